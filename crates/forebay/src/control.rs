@@ -215,6 +215,9 @@ fn ask_telling<T: DeserializeOwned>(
     stream.set_read_timeout(Some(LINE_TIMEOUT))?;
     let mut text = serde_json::to_vec(&request)?;
     text.push(b'\n');
+    if text.len() as u64 > REQUEST_BYTES_MAX {
+        bail!("the command is longer than {REQUEST_BYTES_MAX} bytes");
+    }
     stream.write_all(&text)?;
     let mut reader = BufReader::new(&stream);
     loop {

@@ -195,7 +195,7 @@ async fn finish(namespace: &Arc<SqlNamespace>, cuts: &[(Attributes, Left)], told
         for (number, (file, left)) in cuts.iter().enumerate() {
             if told + group * AT_ONCE + number < TOLD_MAX {
                 let (file, from, to) = (file.file, file.size, left.size);
-                tracing::info!(%file, from, to, "file is truncated to its replica; the server had stopped during a truncation");
+                tracing::info!(%file, from, to, "file is truncated to its replica; the server had been killed before a write or a truncation was finished");
             }
             changes.spawn(cut(Arc::clone(namespace), file.file, *left));
         }

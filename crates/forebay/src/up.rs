@@ -93,7 +93,6 @@ async fn serve(
     let tls = http_ports.as_ref().and_then(http::Ports::tls);
 
     let services = open_services(data, config, clock).await?;
-    start.abort();
     let keys = Arc::new(Keys::open(data, config.keys, Arc::clone(&services.clock))?);
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
@@ -101,6 +100,8 @@ async fn serve(
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
     let door = start_head_door(config, data, (&services, &security, &*keys), &files, &measures).await?;
+    // Names of hosts were looked up until here.
+    start.abort();
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();

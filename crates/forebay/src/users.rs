@@ -46,13 +46,14 @@ pub enum FirstLogin {
 /// Whether a person sees what this process prints, and no log keeps it.
 ///
 /// A container may have a terminal whose output is its log. Its first process leads the session of that terminal, or is a
-/// child of the one that does. A command that a shell starts does neither.
+/// child of the one that does, or runs a script. A command that a person's shell starts leads a process group of its own.
 pub fn is_seen() -> bool {
     let is_at_terminal =
         std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     let leads_session = rustix::process::getsid(None).is_ok_and(|leader| leader == rustix::process::getpid());
+    let leads_group = rustix::process::getpgrp() == rustix::process::getpid();
     let is_of_init = rustix::process::getppid().is_none_or(rustix::process::Pid::is_init);
-    is_at_terminal && !leads_session && !is_of_init
+    is_at_terminal && leads_group && !leads_session && !is_of_init
 }
 
 /// Makes the first login of an instance that has none. `is_seen`: by a person.
@@ -62,7 +63,10 @@ pub fn first_login(file: &Path, is_seen: bool) -> Result<Option<FirstLogin>> {
     }
     let password = file::generate_password().map_err(|error| anyhow!(error))?;
     let kept = file.with_file_name(FIRST_LOGIN);
-    if !is_seen {
+    if is_seen {
+        // A start that was killed may have left a login that is none.
+        forget_first_login(file, FIRST_USER)?;
+    } else {
         // First: a kill before the login is there makes the next start begin anew. After it nobody would ever learn it.
         durable::replace(&kept, format!("{FIRST_USER}:{password}\n").as_bytes())
             .with_context(|| format!("cannot write {}", kept.display()))?;

@@ -261,7 +261,6 @@ async fn a_replica_that_loses_its_name_while_it_is_open_takes_no_writes_and_is_n
     }
 }
 
-/// It stayed, and every write of the whole file and every cut failed, until the head removed it or was restarted.
 #[tokio::test]
 async fn a_replica_with_a_name_elsewhere_takes_writes_until_it_is_closed_and_is_not_listed() {
     let ways: [fn(&Path); 2] = [
@@ -285,6 +284,7 @@ async fn a_replica_with_a_name_elsewhere_takes_writes_until_it_is_closed_and_is_
     }
 }
 
+/// It stayed, and every write of the whole file and every cut failed, until the head removed it or was restarted.
 #[tokio::test]
 async fn a_replica_that_lost_its_name_with_unsynced_writes_is_made_anew_by_a_full_replacement() {
     for way in 0..3 {

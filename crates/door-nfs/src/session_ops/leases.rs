@@ -41,7 +41,7 @@ impl Leases {
         for departed in &departed {
             tracing::info!(
                 client = departed.client.0,
-                "dropped a client whose lease has ended, to make room"
+                "dropped a client whose lease has ended: another client needs what it holds"
             );
         }
         // Before others can see that they are gone: a departed client is always in this list or released.

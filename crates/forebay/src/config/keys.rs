@@ -1,4 +1,4 @@
-//! `[keys]`: when the renewed the keys of pool tickets.
+//! `[keys]`: when the keys of pool tickets are renewed.
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@
 //! seconds anyhow.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::log::LogControl;
 use anyhow::{Context, Result};
@@ -11,6 +12,7 @@ use door_nfs::HeadDoor;
 use http_server::Tls;
 use parking_lot::Mutex;
 use tokio::signal::unix::Signal;
+use tokio::time::sleep;
 
 use super::level;
 use super::supervision::Supervision;
@@ -22,6 +24,9 @@ use crate::terminal;
 /// Keys that are taken while the server runs.
 const LOG: &[&str] = &["log.level"];
 const EXPORTS: &str = "nfs.export";
+/// After a signal it is looked so often whether the terminal is gone.
+const LOOKS: u32 = 10;
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Reloader<'a> {
     arguments: &'a UpArguments,
@@ -48,12 +53,26 @@ impl<'a> Reloader<'a> {
         Reloader { arguments, log, door, tls, access_log, supervision, running }
     }
 
-    /// Reads again at each signal. Returns at the one that says that the terminal is gone.
+    /// Reads again at each signal. With `ends_with_terminal`, returns once a signal came and the terminal is gone: shells
+    /// send SIGHUP to their jobs shortly before.
     pub async fn run(&self, hangup: &mut Signal, ends_with_terminal: bool) {
-        while hangup.recv().await.is_some() {
+        let mut looks = 0;
+        loop {
+            let is_signalled = tokio::select! {
+                received = hangup.recv() => match received {
+                    Some(()) => true,
+                    None => return,
+                },
+                () = sleep(LOOK_INTERVAL), if looks > 0 => false,
+            };
             if ends_with_terminal && terminal::is_gone() {
                 return;
             }
+            if !is_signalled {
+                looks -= 1;
+                continue;
+            }
+            looks = if ends_with_terminal { LOOKS } else { 0 };
             self.supervision.notifier.reloading();
             if let Err(error) = self.reload().await {
                 tracing::error!("configuration is not taken, the previous one stays in force: {error:#}");

@@ -162,15 +162,27 @@ impl AtTerminal {
         let up = instance.up_command();
         let words = std::iter::once(up.get_program()).chain(up.get_args());
         let command: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        let line = format!("echo $$; {}", line.replace("{}", &command.join(" ")));
+        let line = line.replace("{}", &command.join(" "));
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--flush", "--command", &line]).arg(&log);
         script.env("FOREBAY_LOG_LEVEL", "info").stdin(Stdio::null()).stdout(Stdio::null());
         let script = script.spawn().expect("run script (bsdutils)");
         let shown = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-        until("it serves", || shown().contains("Ctrl-C"));
-        let pid = shown().lines().find_map(|line| line.trim().parse().ok()).expect("the shell's number");
+        let pid = || shown().split_once("or: kill ")?.1.split_once(char::is_whitespace)?.0.parse().ok();
+        until("it serves", || pid().is_some());
+        let pid = pid().expect("it was there above");
         AtTerminal { script, log, pid: rustix::process::Pid::from_raw(pid).unwrap() }
+    }
+
+    /// The terminal goes with `script`.
+    fn close(&mut self) {
+        self.script.kill().unwrap();
+        self.script.wait().unwrap();
+    }
+
+    fn is_there(&self) -> bool {
+        let words = fs::read(format!("/proc/{}/cmdline", self.pid.as_raw_nonzero()));
+        !words.unwrap_or_default().is_empty()
     }
 
     fn reads_again_at_a_hangup(&self) {
@@ -187,8 +199,12 @@ fn a_hangup_does_not_end_a_server_that_outlives_its_terminal() {
     for line in ["exec {} </dev/null", "trap '' HUP; exec {}"] {
         let mut server = AtTerminal::start(&instance, line);
         server.reads_again_at_a_hangup();
+        server.close();
+        rustix::process::kill_process(server.pid, Signal::HUP).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(server.is_there(), "{line}");
         rustix::process::kill_process(server.pid, Signal::TERM).unwrap();
-        assert!(server.script.wait().unwrap().success());
+        until("it ends", || !server.is_there());
         fs::remove_file(&server.log).unwrap();
     }
 }
@@ -200,11 +216,19 @@ fn a_server_at_a_terminal_ends_when_that_is_closed_and_not_at_a_hangup_before() 
     // The tests themselves may have been started with SIGHUP ignored.
     let mut server = AtTerminal::start(&instance, "exec env --default-signal=HUP {}");
     server.reads_again_at_a_hangup();
-    // The terminal goes with it.
-    server.script.kill().unwrap();
-    server.script.wait().unwrap();
-    let process = format!("/proc/{}/cmdline", server.pid.as_raw_nonzero());
-    until("it ends", || fs::read(&process).unwrap_or_default().is_empty());
+    server.close();
+    until("it ends", || !server.is_there());
+}
+
+/// As zsh does to jobs in the background when it ends.
+#[test]
+fn a_server_that_is_hung_up_just_before_its_terminal_is_closed_ends() {
+    let instance = Instance::new("");
+    // A job in the background: the kernel tells only the shell and the job in front that the terminal is closed.
+    let mut server = AtTerminal::start(&instance, "set -m; env --default-signal=HUP {} & wait");
+    server.reads_again_at_a_hangup();
+    server.close();
+    until("it ends", || !server.is_there());
 }
 
 #[test]
@@ -249,16 +273,13 @@ fn the_first_login_is_in_a_file_of_its_owner_until_the_password_is_changed() {
     server.stop();
 }
 
-/// `docker run -t` and `tty: true` give the server a terminal whose output is the container's log.
-#[test]
-fn the_first_login_is_not_printed_where_the_terminal_is_a_container_log() {
-    let instance = Instance::new("");
+/// Returns what a terminal shows of a server that `line` starts there. `{}` in it is the command.
+fn shown_at_a_terminal(instance: &Instance, line: &str) -> String {
     let up = instance.up_command();
     let words = std::iter::once(up.get_program()).chain(up.get_args());
     let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    // As the first process of a container, the server leads the session of the terminal.
     let mut script = Command::new("script");
-    script.args(["-qec", &format!("exec {}", words.join(" ")), "/dev/null"]);
+    script.args(["-qec", &line.replace("{}", &words.join(" ")), "/dev/null"]);
     let mut script =
         script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("run script (bsdutils)");
     let mut log = BufReader::new(script.stdout.take().unwrap());
@@ -270,8 +291,28 @@ fn the_first_login_is_not_printed_where_the_terminal_is_a_container_log() {
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
     log.read_to_string(&mut text).unwrap();
     assert!(script.wait().unwrap().success(), "{text}");
-    let login = fs::read_to_string(instance.data().join("first-login")).unwrap();
-    assert!(!text.contains(login.trim_end().split_once(':').unwrap().1), "{text}");
+    text
+}
+
+/// `docker run -t` and `tty: true` give the server a terminal whose output is the container's log.
+#[test]
+fn the_first_login_is_not_printed_where_the_terminal_is_a_container_log() {
+    // The server leads the session of the terminal, or a script that does so has started it.
+    for line in ["exec {}", "{}; true", "sh -c \"{}; true\"; true"] {
+        let instance = Instance::new("");
+        let text = shown_at_a_terminal(&instance, line);
+        let login = fs::read_to_string(instance.data().join("first-login")).unwrap();
+        assert!(!text.contains(login.trim_end().split_once(':').unwrap().1), "{line}: {text}");
+    }
+}
+
+#[test]
+fn the_first_login_is_printed_for_a_person_at_a_shell() {
+    let instance = Instance::new("");
+    // Job control, as of an interactive shell.
+    let text = shown_at_a_terminal(&instance, "set -m; {}; true");
+    assert!(!instance.data().join("first-login").exists());
+    assert!(text.contains(ADMIN), "{text}");
 }
 
 #[test]
