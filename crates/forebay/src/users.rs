@@ -15,6 +15,7 @@ use crate::cli::{AddUserArguments, InstanceArguments, OutputArguments, SetPasswo
 use crate::config::Config;
 use crate::output;
 use crate::table::{Column, Table};
+use crate::terminal;
 
 /// The login of a new instance.
 const FIRST_USER: &str = "admin";
@@ -45,15 +46,11 @@ pub enum FirstLogin {
 
 /// Whether a person sees what this process prints, and no log keeps it.
 ///
-/// A container may have a terminal whose output is its log. Its first process leads the session of that terminal, or is a
-/// child of the one that does, or runs a script. A command that a person's shell starts leads a process group of its own.
+/// A container may have a terminal whose output is its log.
 pub fn is_seen() -> bool {
     let is_at_terminal =
         std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-    let leads_session = rustix::process::getsid(None).is_ok_and(|leader| leader == rustix::process::getpid());
-    let leads_group = rustix::process::getpgrp() == rustix::process::getpid();
-    let is_of_init = rustix::process::getppid().is_none_or(rustix::process::Pid::is_init);
-    is_at_terminal && leads_group && !leads_session && !is_of_init
+    is_at_terminal && terminal::is_job()
 }
 
 /// Makes the first login of an instance that has none. `is_seen`: by a person.
