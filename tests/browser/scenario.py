@@ -254,7 +254,7 @@ def files_are_previewed(world):
     pre = world.browser.one("#preview pre")
     world.browser.wait(lambda: "<b>no bold</b>" in pre.text, "the text")
     same("ÄÖÜ" in pre.text, True, "letters beyond ASCII")
-    same("first 64 KiB of" in world.browser.one("#preview").text, True, "that it is only the beginning")
+    same("first 64.0 KiB of" in world.browser.one("#preview").text, True, "that it is only the beginning")
     world.pictures("text")
     world.go("/ui/files/data%202026/gradient.png")
     image = world.browser.one(".picture img")
