@@ -255,5 +255,5 @@ GROUPS = [
                  "also-sys": "sed -i 's/\\[\"krb5\"/[\"sys\", \"krb5\"/' {scratch}/forebay.toml",
                  "export-private": PRIVATE,
                  "new-keytab": "echo $1 | base64 -d >{scratch}/krb5/new && mv {scratch}/krb5/new {scratch}/krb5/server.keytab",
-                 "keytabs-taken": "grep -c 'took the keys' /proc/$KC_SERVER_PID/fd/2 || true"}),
+                 "keytabs-taken": "grep -c 'keys of the changed keytab are in use' /proc/$KC_SERVER_PID/fd/2 || true"}),
 ]
