@@ -167,11 +167,19 @@ impl AtTerminal {
         script.args(["--quiet", "--return", "--flush", "--command", &line]).arg(&log);
         script.env("FOREBAY_LOG_LEVEL", "info").stdin(Stdio::null()).stdout(Stdio::null());
         let script = script.spawn().expect("run script (bsdutils)");
-        let shown = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-        let pid = || shown().split_once("or: kill ")?.1.split_once(char::is_whitespace)?.0.parse().ok();
+        let pid = || shown(&log).split_once("or: kill ")?.1.split_once(char::is_whitespace)?.0.parse().ok();
         until("it serves", || pid().is_some());
         let pid = pid().expect("it was there above");
         AtTerminal { script, log, pid: rustix::process::Pid::from_raw(pid).unwrap() }
+    }
+
+    /// Returns what the terminal showed.
+    fn stop(mut self) -> String {
+        rustix::process::kill_process(self.pid, Signal::TERM).unwrap();
+        let is_success = self.script.wait().unwrap().success();
+        let text = shown(&self.log);
+        assert!(is_success, "{text}");
+        text
     }
 
     /// The terminal goes with `script`.
@@ -187,9 +195,14 @@ impl AtTerminal {
 
     fn reads_again_at_a_hangup(&self) {
         rustix::process::kill_process(self.pid, Signal::HUP).unwrap();
-        let shown = || String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned();
-        until("it reads its configuration again", || shown().contains("configuration is read again"));
+        until("it reads its configuration again", || {
+            shown(&self.log).contains("configuration is read again")
+        });
     }
+}
+
+fn shown(log: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned()
 }
 
 #[test]
@@ -273,34 +286,13 @@ fn the_first_login_is_in_a_file_of_its_owner_until_the_password_is_changed() {
     server.stop();
 }
 
-/// Returns what a terminal shows of a server that `line` starts there. `{}` in it is the command.
-fn shown_at_a_terminal(instance: &Instance, line: &str) -> String {
-    let up = instance.up_command();
-    let words = std::iter::once(up.get_program()).chain(up.get_args());
-    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let mut script = Command::new("script");
-    script.args(["-qec", &line.replace("{}", &words.join(" ")), "/dev/null"]);
-    let mut script =
-        script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("run script (bsdutils)");
-    let mut log = BufReader::new(script.stdout.take().unwrap());
-    let mut text = String::new();
-    while !text.contains("or: kill ") {
-        assert!(log.read_line(&mut text).unwrap() > 0, "it ends before it is ready: {text}");
-    }
-    let pid = text.trim_end().rsplit_once(' ').unwrap().1.parse().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
-    log.read_to_string(&mut text).unwrap();
-    assert!(script.wait().unwrap().success(), "{text}");
-    text
-}
-
 /// `docker run -t` and `tty: true` give the server a terminal whose output is the container's log.
 #[test]
 fn the_first_login_is_not_printed_where_the_terminal_is_a_container_log() {
     // The server leads the session of the terminal, or a script that does so has started it.
     for line in ["exec {}", "{}; true", "sh -c \"{}; true\"; true"] {
         let instance = Instance::new("");
-        let text = shown_at_a_terminal(&instance, line);
+        let text = AtTerminal::start(&instance, line).stop();
         let login = fs::read_to_string(instance.data().join("first-login")).unwrap();
         assert!(!text.contains(login.trim_end().split_once(':').unwrap().1), "{line}: {text}");
     }
@@ -310,9 +302,9 @@ fn the_first_login_is_not_printed_where_the_terminal_is_a_container_log() {
 fn the_first_login_is_printed_for_a_person_at_a_shell() {
     let instance = Instance::new("");
     // Job control, as of an interactive shell.
-    let text = shown_at_a_terminal(&instance, "set -m; {}; true");
+    let text = AtTerminal::start(&instance, "set -m; {}; true").stop();
     assert!(!instance.data().join("first-login").exists());
-    assert!(text.contains(ADMIN), "{text}");
+    assert!(text.contains("shown this once"), "{text}");
 }
 
 #[test]
