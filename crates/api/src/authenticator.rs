@@ -45,6 +45,13 @@ pub struct Origin {
     pub is_encrypted: bool,
 }
 
+impl Origin {
+    /// Macaroons are given over TLS, and to this host.
+    pub fn gets_macaroons(&self) -> bool {
+        self.is_encrypted || self.address.is_loopback()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// For logs, lock owners and the page: a user name, a token's subject, a certificate's DN.

@@ -57,7 +57,7 @@ impl Macaroons {
         if call.caller.role == Role::Anonymous {
             return Err(call.denied());
         }
-        if !call.origin.is_encrypted && !call.origin.address.is_loopback() {
+        if !call.origin.gets_macaroons() {
             return Err(Refusal::forbidden("macaroons are given over TLS only"));
         }
         let body = body.collect(MACAROON_REQUEST_BYTES_MAX).await?;

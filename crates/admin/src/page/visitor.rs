@@ -24,7 +24,7 @@ pub(crate) struct Visitor {
     pub link_token: Option<String>,
     /// A cookie came whose session is over.
     pub session_ended: bool,
-    /// As macaroons are given: over TLS, and to this host.
+    /// Whether this connection gets macaroons, of which links to share are made.
     gets_macaroons: bool,
     /// The view that was asked for, to come back to after a login.
     pub here: String,
@@ -115,7 +115,7 @@ impl Page {
                     is_administrator,
                     link_token,
                     session_ended: false,
-                    gets_macaroons: origin.is_encrypted || origin.address.is_loopback(),
+                    gets_macaroons: origin.gets_macaroons(),
                     here: here.to_owned(),
                 })
             }
