@@ -26,10 +26,7 @@ impl ExportTable {
     pub async fn new(namespace: &dyn Namespace, exports: &[Export]) -> Result<ExportTable, ExportError> {
         let configured = Configured::gather(exports)?;
         let (found, errors) = FoundExports::look_up(namespace, &configured, &FoundExports::default()).await;
-        for error in errors {
-            let ExportError::NotFound(_) = error else { return Err(error) };
-            tracing::warn!(%error, "exported directory is missing; clients can use it when it exists");
-        }
+        allow_missing(errors)?;
         Ok(ExportTable {
             configured: tokio::sync::Mutex::new(configured),
             found: RwLock::new(Arc::new(found)),
@@ -42,10 +39,7 @@ impl ExportTable {
         let fresh = Configured::gather(exports)?;
         let mut configured = self.configured.lock().await;
         let (found, errors) = FoundExports::look_up(namespace, &fresh, &self.found()).await;
-        for error in errors {
-            let ExportError::NotFound(_) = error else { return Err(error) };
-            tracing::warn!(%error, "exported directory is missing; clients can use it when it exists");
-        }
+        allow_missing(errors)?;
         *configured = fresh;
         *self.found.write() = Arc::new(found);
         self.version.fetch_add(1, Ordering::Release);
@@ -81,4 +75,13 @@ impl ExportTable {
     pub(super) fn found(&self) -> Arc<FoundExports> {
         Arc::clone(&self.found.read())
     }
+}
+
+/// A path that is missing is told of. Any other error is one of the configuration.
+fn allow_missing(errors: Vec<ExportError>) -> Result<(), ExportError> {
+    for error in errors {
+        let ExportError::NotFound(_) = error else { return Err(error) };
+        tracing::warn!(%error, "exported directory is missing; clients can use it when it exists");
+    }
+    Ok(())
 }
