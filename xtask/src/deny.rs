@@ -1,8 +1,8 @@
 //! `cargo xtask dependencies`: licences, sources and duplicates of the packages that the lock file names, held against
 //! `deny.toml`.
 //!
-//! That file is cargo-deny's, and `cargo deny check` reads more of it. This reads what has to hold in every test run,
-//! since cargo-deny takes minutes to build: `./test` asks it where it is installed.
+//! That file is cargo-deny's, and `cargo deny check` reads more of it. Building cargo-deny takes minutes, so this checks
+//! what must hold in every test run, and `./test` runs cargo-deny only where it is installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

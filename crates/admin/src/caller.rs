@@ -38,7 +38,7 @@ impl Admin {
     }
 }
 
-/// The caller, if it has a name.
+/// The caller, if it has a name and its credential is not bound to a path.
 pub(crate) fn user(caller: &Caller) -> Result<&Caller, Refusal> {
     if caller.role == Role::Anonymous {
         return Err(Refusal::unauthorized("this needs a login or a token"));
@@ -50,6 +50,7 @@ pub(crate) fn user(caller: &Caller) -> Result<&Caller, Refusal> {
     Ok(caller)
 }
 
+/// The caller, if it is an administrator.
 pub(crate) fn administrator(caller: &Caller) -> Result<&Caller, Refusal> {
     let caller = user(caller)?;
     if caller.role != Role::Admin {

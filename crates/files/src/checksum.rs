@@ -69,7 +69,8 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// To be called between two steps: reads from the page cache never wait, and other requests of the thread would.
+    /// To be called between two steps. Reads from the page cache never yield; without this, other requests of the thread
+    /// would wait.
     async fn go_on(&mut self) {
         if Instant::now() < self.ends {
             return tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! `forebay user …`: the password file of the HTTP door. A running instance accepts a new password at once, and refuses one
-//! of before within seconds.
+//! `forebay user …`: the password file of the HTTP door. A running instance accepts a new password at once, and refuses the
+//! previous one within seconds.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

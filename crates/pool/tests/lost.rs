@@ -262,7 +262,7 @@ async fn a_replica_that_loses_its_name_while_it_is_open_takes_no_writes_and_is_n
 }
 
 #[tokio::test]
-async fn a_replica_with_a_name_elsewhere_takes_writes_until_it_is_closed_and_is_not_listed() {
+async fn a_replica_whose_name_was_moved_takes_writes_while_it_is_open_and_is_not_listed() {
     let ways: [fn(&Path); 2] = [
         |path| fs::rename(path, path.with_file_name("moved")).unwrap(),
         |path| {

@@ -165,8 +165,7 @@ pub async fn compare(
             if counted.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     });
-    let problems = problems.await?;
-    let problems = problems.context("cannot check the namespace")?;
+    let problems = problems.await?.context("cannot check the namespace")?;
     let mut found = Findings {
         files: 0,
         replicas: 0,

@@ -24,7 +24,7 @@ use crate::terminal;
 /// Keys that are taken while the server runs.
 const LOG: &[&str] = &["log.level"];
 const EXPORTS: &str = "nfs.export";
-/// After a signal it is looked so often whether the terminal is gone.
+/// So often after a signal, the server checks whether the terminal is gone.
 const LOOKS: u32 = 10;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -64,7 +64,7 @@ impl Reserve {
             file.sync_all()
         });
         match &given {
-            Ok(()) => tracing::error!("the disk of the namespace is full; it uses its reserve"),
+            Ok(()) => tracing::error!("the disk of the namespace is full; the namespace uses its reserve"),
             Err(error) => tracing::error!(%error, "namespace cannot use its reserve"),
         }
         given.is_ok()
