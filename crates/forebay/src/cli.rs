@@ -131,7 +131,7 @@ pub struct OutputArguments {
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ProgressArguments {
-    /// Print progress to standard error every 5 s, even if it is not a terminal
+    /// Print progress to standard error every 5 s if it is not a terminal; a terminal always shows progress
     #[arg(long)]
     pub progress: bool,
 }

@@ -48,7 +48,7 @@ fn command_line() -> String {
         let (name, effect, state) = (name_of(command), about(command), state_of_instance(command));
         writeln!(page, "| [`{name}`](#{}) | {effect} | {state} |", name.replace(' ', "-")).unwrap();
     }
-    page.push_str("\n## Common options\n\nMost commands take these options.\n\n");
+    page.push_str("\n## Common options\n\nSeveral commands take these options. The section of a command names those that it takes.\n\n");
     put_arguments(&mut page, common.iter());
     for command in commands {
         put_command(&mut page, command, &common);
@@ -84,6 +84,7 @@ fn state_of_instance(command: &Command) -> &'static str {
     match () {
         () if has("with --repair it must be stopped") => "running or stopped; with `--repair` stopped",
         () if has("The instance must be running") => "running",
+        () if has("but may run with --dry-run") => "stopped; with `--dry-run` running or stopped",
         () if has("The instance must be stopped") => "stopped",
         () if has("The instance may be running or stopped") => "running or stopped",
         () => "",
@@ -183,13 +184,14 @@ The configuration is a TOML file. `--config FILE` names it. Every key is optiona
 | command | use |
 |---|---|
 | `forebay config reference` | prints all keys with their defaults, as a file to start from |
-| `forebay config check FILE` | checks a file, and names the line of the first mistake |
+| `forebay config check FILE` | checks a file, and names the first mistake: the line of a syntax error, an unknown key or a wrong type, or the key of a value that is not allowed |
 
 **Order.** A value comes from the file, then from the environment, then from an option of the command line. The last one
 wins.
 
 **Environment.** The variable of a key is `FOREBAY_`, section and key in capitals, joined by `_`: `FOREBAY_HTTP_PORT` sets
 `http.port`. Text needs no quotes there. A list is written as in the file: `FOREBAY_HTTP_NAMES='[\"files.example.org:443\"]'`.
+`nfs.export` and `auth.issuers` are lists of inline tables.
 The server refuses an unknown name with this prefix.
 
 **Changes.** The column *takes effect* says when a change of the file is used: *reload* is `systemctl reload forebay` or

@@ -148,13 +148,12 @@ Examples:
     exit_codes_of_checks!()
 );
 
-pub const NAMESPACE_MIGRATE: &str = concat!(
-    stopped!(),
-    "
+pub const NAMESPACE_MIGRATE: &str = "\
+The instance must be stopped, but may run with --dry-run or with --at file:FILE. Run the command as the owner of the
+data directory.
 
 Examples:
-  forebay namespace migrate --dry-run --config /etc/forebay/forebay.toml"
-);
+  forebay namespace migrate --dry-run --config /etc/forebay/forebay.toml";
 
 pub const NAMESPACE_IMPORT: &str = "\
 The target must not be in use. Files of the listing have no data: reads of files that are not empty fail.
@@ -176,16 +175,23 @@ Examples:
   forebay namespace rebuild --config /etc/forebay/forebay.toml"
 );
 
-pub const USERS: &str = "\
+macro_rules! users {
+    () => {
+        "\
 The instance may be running or stopped. A running server takes the change within seconds. Run the command as the owner
-of the data directory.";
+of the data directory."
+    };
+}
 
-pub const USER_ADD: &str = "\
-The instance may be running or stopped. A running server takes the change within seconds. Run the command as the owner
-of the data directory.
+pub const USERS: &str = users!();
+
+pub const USER_ADD: &str = concat!(
+    users!(),
+    "
 
 Examples:
-  forebay user add anna --uid 1001 --gid 1000 --groups 27,3000";
+  forebay user add anna --uid 1001 --gid 1000 --groups 27,3000"
+);
 
 pub const CERT_SELF_SIGNED: &str = "\
 Examples:

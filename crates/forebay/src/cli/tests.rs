@@ -115,7 +115,7 @@ fn exit_codes_are_documented_and_true() {
     }
 }
 
-/// Commands that do nothing with an instance that exists.
+/// Commands whose help names no state of an instance.
 const WITHOUT_INSTANCE: [&str; 5] =
     ["forebay up", "forebay cert ", "forebay config ", "forebay generate ", "forebay namespace adopt"];
 
@@ -149,7 +149,7 @@ fn examples_are_valid_command_lines() {
 }
 
 #[test]
-fn lines_of_notes_fit_a_terminal() {
+fn lines_of_notes_have_120_columns_at_most() {
     for (name, command) in all() {
         let told = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let longest = told.lines().map(|line| line.chars().count()).max().unwrap_or(0);

@@ -20,7 +20,7 @@ pub const RULE: &str = "\
 #
 # An environment variable can also set a key: FOREBAY_, section and key in capitals, joined by _. For example,
 # FOREBAY_HTTP_PORT sets http.port, and FOREBAY_DATA sets data. Text needs no quotes there. Lists are written as in this
-# file, and FOREBAY_NFS_EXPORT is a list of inline tables.
+# file; nfs.export and auth.issuers are lists of inline tables.
 # The order is: this file, the environment, options of the command line. The last one wins.
 ";
 

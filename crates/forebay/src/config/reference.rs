@@ -52,8 +52,8 @@ pub const SECTIONS: &[Section] = &[
         name: "nfs.export",
         repeated: Some(
             "Directories that clients may mount: a table for each entry. Without any table, / is exported read-write to \
-             every client. A reload takes further tables at the end, with directories that are neither in nor above those \
-             of other tables. Other changes take effect at a restart.",
+             every client. A reload takes tables that are added at the end to existing ones. Their directories must differ \
+             from those of existing tables, and lie neither in nor above them. Other changes take effect at a restart.",
         ),
         keys: nfs::EXPORT,
     },

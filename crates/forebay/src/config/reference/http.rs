@@ -160,13 +160,13 @@ pub const AUTH: &[Key] = &[
         "auth.passwords",
         "(users in the data directory)",
         "path",
-        "File with the users of HTTP. `forebay user` edits it.",
+        "File with the users of HTTP. `forebay user` edits it. The server reads it again when it changes.",
     ),
     key(
         "auth.mapping",
         "(none)",
         "path",
-        "File that maps users, tokens, groups and certificates to uid and gid.",
+        "File that maps users, tokens, groups and certificates to uid and gid. The server reads it again when it changes.",
     ),
     number(
         "auth.macaroon_validity_max_s",
@@ -187,13 +187,13 @@ pub const AUTH: &[Key] = &[
         "(none)",
         "path",
         "Directory with the authorities of client certificates and their revocation lists. Without it the server does not \
-         ask for client certificates.",
+         ask for client certificates. It reads the files again when they change.",
     ),
     key(
         "auth.vomsdir",
         "\"/etc/grid-security/vomsdir\"",
         "path",
-        "Directory with the files of VOMS servers: VO/HOST.lsc.",
+        "Directory with the files of VOMS servers: VO/HOST.lsc. The server reads them again when they change.",
     ),
     key(
         "auth.crl_required",
