@@ -178,8 +178,8 @@ Examples:
 macro_rules! users {
     () => {
         "\
-The instance may be running or stopped. A running server takes the change within seconds. Run the command as the owner
-of the data directory."
+The instance may be running or stopped. A running server accepts a new password at once, and refuses a previous password
+or a removed user within seconds. Run the command as the owner of the data directory."
     };
 }
 
