@@ -6,7 +6,7 @@
 //!
 //! Grants of NFS clients on the file that has the name are recalled while the bytes come in, and the upload waits until
 //! they are back or revoked: the bytes are not sent twice because a client is slow. The price is that an upload that
-//! fails has cost the clients their layouts, and for up to a lease they get no others and go through the head.
+//! fails has cost the clients their layouts. They get others as soon as its request has ended.
 
 mod copied;
 mod naming;
@@ -224,10 +224,10 @@ impl Upload {
 
     /// Tells where a later walk of the same path has led.
     pub fn walked_again(&mut self, again: &UploadTarget) {
-        let target = &mut self.body_mut().target;
+        let body = self.body_mut();
         let dir = |target: &UploadTarget| target.place.parent.map(|parent| parent.file);
-        if again.place.path == target.place.path && dir(again) == dir(target) {
-            *target = again.clone();
+        if again.place.path == body.target.place.path && dir(again) == dir(&body.target) {
+            body.retarget(again.clone());
         }
     }
 
@@ -324,7 +324,10 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        let (Some(keeper), Some(body)) = (self.keeper.take(), self.body.take()) else { return };
+        let Some(body) = self.body.take() else { return };
+        // Its request has ended, also if a later one goes on with it.
+        body.withdraw();
+        let Some(keeper) = self.keeper.take() else { return };
         // A client that is told where to go on cannot send lost bytes again, and before the first byte there is nothing
         // to go on with: such an upload starts anew.
         let is_of_use = match &body.data {
@@ -344,6 +347,22 @@ impl Body {
         patience: Duration,
     ) -> Result<crate::FileChangeGuard, FilesError> {
         self.files.before_change(file, Some(self.holder), Change::Replace, patience).await
+    }
+
+    /// Lets clients have layouts of the file that is not going to be replaced now.
+    fn withdraw(&self) {
+        if let Some(found) = self.target.place.found {
+            self.files.table().changes().withdraw(found.file, self.holder);
+        }
+    }
+
+    /// Another walk has led to `target`, where another file may have the name.
+    fn retarget(&mut self, target: UploadTarget) {
+        let file = |target: &UploadTarget| target.place.found.map(|found| found.file);
+        if file(&target) != file(&self.target) {
+            self.withdraw();
+        }
+        self.target = target;
     }
 
     /// Compares the bytes that came with the promises.

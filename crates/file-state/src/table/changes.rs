@@ -50,6 +50,16 @@ impl Changes<'_> {
         ChangeVerdict::Wait { recalls: self.recall_for(file, by, change, deadline) }
     }
 
+    /// Ends the wait of a holder that does not ask again: others are granted again what was kept from them for its
+    /// change. Recalls under way go on. The holder's other changes of the file lose this, too, until they ask again.
+    pub fn withdraw(&mut self, file: FileId, by: Holder) {
+        let Some(known) = self.entries.get_mut(file) else { return };
+        if let Some(ended) = known.pending.take_if(|pending| pending.by == Some(by)) {
+            self.pending.remove(&(ended.until, file));
+            self.entries.drop_if_idle(file);
+        }
+    }
+
     /// A change that may proceed is about to be made: until it has ended nobody is delegated the file.
     pub fn begin(&mut self, file: FileId) {
         self.entries.enter(file).changing += 1;

@@ -441,6 +441,31 @@ mod layouts {
     }
 
     #[test]
+    fn a_change_that_its_holder_withdraws_keeps_layouts_from_nobody() {
+        let mut state = granted(&[(B, LayoutMode::Read)]);
+        let _ = state.changes().ask(FILE, Some(A), Change::Replace, s(10));
+        state.layouts().give_back(FILE, B, LayoutModes::ALL);
+        state.changes().withdraw(FILE, B);
+        assert!(state.layouts().grant(FILE, B, LayoutMode::Read, s(1)).is_err(), "it is A that waits");
+        state.changes().withdraw(FILE, A);
+        assert!(state.is_empty());
+        assert!(state.layouts().grant(FILE, B, LayoutMode::Read, s(1)).is_ok());
+        state.changes().withdraw(FILE, A);
+    }
+
+    #[test]
+    fn a_recall_goes_on_after_its_change_is_withdrawn() {
+        let mut state = granted(&[(B, LayoutMode::Read)]);
+        let _ = state.changes().ask(FILE, Some(A), Change::Replace, s(10));
+        state.changes().withdraw(FILE, A);
+        let refused = state.layouts().grant(FILE, B, LayoutMode::ReadWrite, s(1));
+        assert_eq!(refused, Err(FileStateError::RecallConflict));
+        assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
+        state.layouts().give_back(FILE, B, LayoutModes::ALL);
+        assert!(state.layouts().grant(FILE, B, LayoutMode::ReadWrite, s(11)).is_ok());
+    }
+
+    #[test]
     fn a_recall_that_is_not_answered_is_revoked_again_and_again_until_the_layout_is_gone() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
         let _ = state.changes().ask(FILE, Some(A), Change::Truncate, s(10));

@@ -230,7 +230,7 @@ impl Body {
         if place.path != *path || place.parent.is_none_or(|parent| parent.file != dir) {
             return Err(directory_moved(path).into());
         }
-        self.target = UploadTarget { place, way: Way::Walked(seen) };
+        self.retarget(UploadTarget { place, way: Way::Walked(seen) });
         Ok(())
     }
 

@@ -114,6 +114,8 @@ macro_rules! bytes_suite {
                 an_upload_that_has_no_room_is_not_begun_and_one_that_was_given_up_takes_none
                 bytes_that_come_in_any_order_are_one_file_without_what_was_given_up_behind_its_end
                 clients_are_asked_once_for_what_they_hold_and_waited_for_when_the_name_is_given
+                an_upload_whose_request_ends_keeps_layouts_from_no_client
+                a_file_that_loses_its_name_during_an_upload_may_be_laid_out_again
                 nothing_is_recalled_for_an_upload_that_is_refused_anyway
                 a_hindrance_that_may_pass_leaves_an_upload_with_its_keeper
                 a_caller_that_stops_waiting_for_a_recall_leaves_its_upload_with_its_keeper

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::{
-    Account, ExpectedFile, Limit, Namespace, NamespaceError, Properties, Quota, Quotas, Replace, SelectError,
+    Account, ExpectedEnds, ExpectedFile, Limit, Namespace, NamespaceError, Properties, Quota, Quotas,
+    Replace, SelectError,
 };
 use bytes::Bytes;
-use file_state::DelegationKind;
-use forebay_files::{ContentMode, FilesError, PublishError, Upload, UploadError, UploadTerms};
+use file_state::{DelegationKind, FileStateError, LayoutMode, LayoutModes};
+use forebay_files::{Change, ContentMode, FilesError, PublishError, Upload, UploadError, UploadTerms};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Identity};
@@ -181,6 +182,51 @@ pub async fn nothing_is_recalled_for_an_upload_that_is_refused_anyway(scene: Wor
     let complete = scene.begin("file", Replace::File(file), "new").await.unwrap().finish().await.unwrap();
     assert!(matches!(complete.publish(&rules).await, Err(PublishError::Door(false))));
     assert_eq!(clients.holders(), []);
+}
+
+/// Also one that is kept for a later request.
+pub async fn an_upload_whose_request_ends_keeps_layouts_from_no_client(scene: World) {
+    let clients = FakeRecaller::attach(&scene.files, DOOR, false);
+    let file = scene.put("file", Replace::Any, "old").await.unwrap().attributes.file;
+    for is_kept in [false, true] {
+        layout(&scene, file).unwrap();
+        let mut upload = scene.begin("file", Replace::Any, "new").await.unwrap();
+        let kept = is_kept.then(|| keep(&mut upload));
+        upload.recall_ahead().await.unwrap();
+        return_layout(&scene, file);
+        assert_eq!(layout(&scene, file), Err(FileStateError::RecallConflict), "the upload comes first");
+        drop(upload);
+        layout(&scene, file).unwrap();
+        assert_eq!(kept.as_ref().map(|kept| kept.lock().is_some()), is_kept.then_some(true));
+        return_layout(&scene, file);
+    }
+    assert_eq!(clients.holders(), [A, A]);
+}
+
+pub async fn a_file_that_loses_its_name_during_an_upload_may_be_laid_out_again(scene: World) {
+    let _clients = FakeRecaller::attach(&scene.files, DOOR, false);
+    let file = scene.put("file", Replace::Any, "old").await.unwrap().attributes.file;
+    layout(&scene, file).unwrap();
+    let upload = scene.begin("file", Replace::Any, "new").await.unwrap();
+    upload.recall_ahead().await.unwrap();
+    return_layout(&scene, file);
+    let (from, to) = (name("file"), name("elsewhere"));
+    let (from, to) = ((scene.dir, &from), (scene.dir, &to));
+    scene.namespace.rename(&Identity::root(), from, to, Replace::Never, ExpectedEnds::ANY).await.unwrap();
+    scene.files.call_back(file, None, Change::Rename);
+    assert_eq!(layout(&scene, file), Err(FileStateError::RecallConflict));
+    give_name(upload, &Rules::default()).await.unwrap();
+    layout(&scene, file).unwrap();
+}
+
+/// At the beginning of time, which ends no wait.
+fn layout(scene: &World, file: FileId) -> Result<(), FileStateError> {
+    scene.files.table().layouts().grant(file, A, LayoutMode::Read, Duration::ZERO)
+}
+
+fn return_layout(scene: &World, file: FileId) {
+    assert!(scene.files.table().layouts().give_back(file, A, LayoutModes::ALL).is_empty());
+    scene.files.returned();
 }
 
 /// Takes up what was kept of an upload.

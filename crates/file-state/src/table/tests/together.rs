@@ -243,7 +243,7 @@ fn run(dice: &mut Dice) {
     let (mut state, mut model, mut now) = (FileState::default(), Model::default(), s(0));
     for _ in 0..STEPS_PER_RUN {
         let file = FileId(1 + dice.below(FILES));
-        match dice.below(25) {
+        match dice.below(26) {
             0..8 => open_or_close(&mut state, &mut model, dice, file),
             8..14 => lock_or_unlock(&mut state, &mut model, dice, file),
             14..20 => grant_or_return(&mut state, &mut model, dice, (file, now)),
@@ -251,6 +251,7 @@ fn run(dice: &mut Dice) {
                 let change = dice.of(&[Change::Truncate, Change::Remove, Change::SetAttributes]);
                 let _ = state.changes().ask(file, Some(dice.owner().holder), change, now + s(10));
             }
+            24 => state.changes().withdraw(file, dice.owner().holder),
             22 => recall_at_once(&mut state, dice, now),
             23 => {
                 now += s(dice.below(8));
