@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Error, Result, bail};
 use api::{Consistency, CreateKind, CreateMode, CreateSpec, Namespace, SetAttributes};
 use clap::{Args, ValueEnum};
-use namespace::{Config, Database, Server, SqlNamespace, Sync};
+use namespace::{Config, Database, GROUP_LEN_MAX, Server, SqlNamespace, Sync};
 use serde_json::json;
 use tokio::task::JoinSet;
 use types::{Clock, FileId, Identity, Name, PoolId, Timestamp};
@@ -39,7 +39,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1000)]
     sync_interval_ms: u64,
     /// Creates in one transaction at most.
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, default_value_t = GROUP_LEN_MAX, value_parser = clap::value_parser!(u32).range(1..=65536))]
     group_len_max: u32,
     /// How soon directories follow their entries: strong, weak, soft or auto.
     #[arg(long, default_value = "auto", value_parser = consistency)]

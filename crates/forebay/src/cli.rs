@@ -249,7 +249,7 @@ pub enum ConsistencyArgument {
     Weak,
     /// Write attributes about half a second later; readers see the new ones
     Soft,
-    /// Strong; soft for a very hot directory, if namespace.group_len_max is at least 1024
+    /// Strong; soft while most commits change at least 64 entries of the directory
     Auto,
     /// Use the value of namespace.consistency
     Inherit,

@@ -243,7 +243,7 @@ impl Default for Namespace {
             consistency: Consistency::Auto,
             cache_mib: 256,
             queue_len_max: 32_768,
-            group_len_max: 512,
+            group_len_max: namespace::GROUP_LEN_MAX,
             describe_s: 600,
             quota_grace_days: 7,
         }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use types::Clock;
 
+/// [`Config::group_len_max`] of an instance that sets nothing.
+pub const GROUP_LEN_MAX: u32 = 512;
+
 pub struct Config {
     pub database: Database,
     pub clock: Arc<dyn Clock>,

@@ -60,7 +60,7 @@ mod written;
 mod xattrs;
 
 pub use check::{Kind as ProblemKind, Problem};
-pub use config::{Config, Database, Server, Sync};
+pub use config::{Config, Database, GROUP_LEN_MAX, Server, Sync};
 pub use counts::{CacheFigures, Figures, QuestionFigures};
 pub use describe::{DescribedPage, Describer};
 pub use keeper::{Reach, Witness};

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 
 use types::FileId;
 
-/// Of its entries in one group, from which on the group counts. A delta costs more than the row that it stands for, once a
-/// group: in groups that were measured, up to the usual bound of 512, it never paid
-/// (docs/decisions/0008-directory-consistency.md).
-const BUSY_OPERATIONS: u32 = 1024;
+use crate::config::GROUP_LEN_MAX;
+
+/// Changes of its entries in one group, from which on the group is busy. A client creates one file at a time in a directory,
+/// so these are of many clients, and no untar. In smaller groups a delta cost more than the row that it stands for; in
+/// groups of this size no difference was measured (docs/decisions/0008-directory-consistency.md).
+const BUSY_OPERATIONS: u32 = 64;
+const _: () =
+    assert!(BUSY_OPERATIONS <= GROUP_LEN_MAX / 2, "no group of an instance that sets nothing would be busy");
 /// Groups that are looked back on.
 const RECENT: u32 = u32::BITS;
 /// Busy ones among them from which on a directory is hot, and down to which it stays so.

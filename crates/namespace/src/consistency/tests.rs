@@ -1,6 +1,8 @@
 //! Invariants of a directory's attributes, in every mode and on both engines, while folds run all the time and the
 //! cache keeps nothing.
 
+mod storm;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
