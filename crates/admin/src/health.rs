@@ -22,21 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Admin {
     pub(crate) async fn health(&self, request: &Request) -> Result<Response, Refusal> {
         let problems = self.problems().await;
-        let is_shown =
-            !problems.is_empty() && (self.is_trusted_address(request) || self.is_user(request).await);
-        let status = if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        if wants_text(&request.headers) {
-            return Ok(Response::text(status, text(&problems, is_shown)));
+        if problems.is_empty() {
+            return Ok(report(request, &problems, false));
         }
-        let mut body = json!({ "status": word(&problems) });
-        if !problems.is_empty() {
-            body["problems"] = listed(&problems, is_shown);
+        if self.is_trusted_address(request) {
+            return Ok(report(request, &problems, true));
         }
-        Ok(answer::json(status, &body))
-    }
-
-    async fn is_user(&self, request: &Request) -> bool {
-        self.caller(request).await.is_ok_and(|caller| user(&caller).is_ok())
+        // A caller that is not known, or has no right to the details, gets the kinds.
+        let caller = self.caller(request).await.ok();
+        let is_user = caller.as_ref().is_some_and(|caller| user(caller).is_ok());
+        let asked_by = caller.and_then(|caller| caller.known_name());
+        Ok(Response { user: asked_by, ..report(request, &problems, is_user) })
     }
 
     /// If the instance does not answer in time, that is the problem.
@@ -60,6 +56,18 @@ impl Admin {
 
 pub(crate) fn live() -> Response {
     Response::text(StatusCode::OK, "alive")
+}
+
+fn report(request: &Request, problems: &[Problem], is_shown: bool) -> Response {
+    let status = if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    if wants_text(&request.headers) {
+        return Response::text(status, text(problems, is_shown));
+    }
+    let mut body = json!({ "status": word(problems) });
+    if !problems.is_empty() {
+        body["problems"] = listed(problems, is_shown);
+    }
+    answer::json(status, &body)
 }
 
 pub(crate) fn word(problems: &[Problem]) -> &'static str {

@@ -53,16 +53,23 @@ impl Admin {
     }
 
     async fn metrics(&self, request: &Request) -> Result<Response, Refusal> {
-        let asked_by = match self.is_trusted_address(request) {
-            true => None,
-            false => user(&self.caller(request).await?)?.known_name(),
+        if self.is_trusted_address(request) {
+            return self.rendered().await;
+        }
+        let caller = self.caller(request).await?;
+        let answer = match user(&caller) {
+            Ok(_) => self.rendered().await,
+            Err(refusal) => Err(refusal),
         };
+        Ok(Response { user: caller.known_name(), ..answer.unwrap_or_else(Refusal::into_response) })
+    }
+
+    async fn rendered(&self) -> Result<Response, Refusal> {
         let snapshot = self.snapshot().await?;
         let problems = self.problems().await;
         let text =
             self.services.metrics.render(&snapshot, &problems, &self.services.instance.process().await);
-        let response = Response::full(StatusCode::OK, metrics::CONTENT_TYPE, text);
-        Ok(Response { user: asked_by, ..response })
+        Ok(Response::full(StatusCode::OK, metrics::CONTENT_TYPE, text))
     }
 }
 
@@ -86,7 +93,8 @@ fn finish(mut response: Response, is_head: bool) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{ADMIN, ANN, Fixture, request};
+    use crate::fixture::{ADMIN, ANN, Fixture, GUEST, request};
+    use crate::instance::Problem;
 
     #[tokio::test]
     async fn every_answer_has_the_headers_that_protect_browsers() {
@@ -134,10 +142,17 @@ mod tests {
     #[tokio::test]
     async fn answers_name_their_user_for_the_access_log() {
         let fixture = Fixture::new();
+        let problem = Problem { kind: "pool-offline", what: String::new(), advice: String::new() };
+        fixture.instance.problems.lock().push(problem);
         let levels = "/api/v1/log-levels";
         for (path, who, status, user) in [
             ("/api/v1/status", ANN, 200, Some("ann")),
             ("/metrics", ANN, 200, Some("ann")),
+            ("/metrics", GUEST, 403, Some("guest")),
+            ("/metrics", "Bearer wrong", 401, None),
+            ("/health", ANN, 503, Some("ann")),
+            ("/health", GUEST, 503, Some("guest")),
+            ("/health", "Bearer wrong", 503, None),
             (levels, ADMIN, 200, Some("root")),
             (levels, ANN, 403, Some("ann")),
             (levels, "Bearer wrong", 401, None),
