@@ -48,6 +48,8 @@ pub struct Snapshot {
     pub operations: Vec<OperationCount>,
     pub namespace: NamespaceView,
     pub nfs: NfsView,
+    /// Third-party copies, by direction.
+    pub third_party: Vec<CopyView>,
     pub keys: KeysView,
     pub gss: GssView,
 }
@@ -200,6 +202,19 @@ pub struct GrantView {
     pub recalls_answered: u64,
     pub recalls_unanswered: u64,
     pub revoked: u64,
+}
+
+/// Third-party copies of one direction: now, and since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CopyView {
+    /// `pull`, `push`.
+    pub direction: &'static str,
+    pub running: u64,
+    pub started: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub aborted: u64,
+    pub bytes: u64,
 }
 
 /// The keys that tickets to pools are sealed with.

@@ -218,7 +218,11 @@ fn third_party(services: &FrontServices, config: &FrontConfig, parts: &Parts) ->
         uploading: Arc::clone(&parts.uploading),
         properties: Arc::clone(&services.properties),
         own_urls: Arc::clone(&parts.own_urls),
-        running: RunningCopies::new(services.client.clone(), config.copies.clone()),
+        running: RunningCopies::new(
+            services.client.clone(),
+            config.copies.clone(),
+            Arc::clone(&services.copy_counts),
+        ),
     }
 }
 

@@ -7,7 +7,7 @@ use api::{Authenticator, Namespace, Properties, TicketKeys};
 use files::Files;
 use types::{ChecksumKind, Clock, Random};
 
-use crate::tpc::ThirdPartyConfig;
+use crate::tpc::{CopyCounts, ThirdPartyConfig};
 
 /// As messages and statistics name the door, and as a pool manager knows the addresses of data faces for it.
 pub const NAME: &str = "http";
@@ -22,6 +22,7 @@ pub struct FrontServices {
     pub ticket_keys: TicketKeys,
     /// For third-party copies.
     pub client: http_client::Client,
+    pub copy_counts: Arc<CopyCounts>,
 }
 
 #[derive(Clone, Debug)]

@@ -56,4 +56,4 @@ pub use completions::LocalCompletions;
 pub use data::{DataFace, DataFaceConfig};
 pub use front::{Front, FrontService};
 pub use front_config::{FrontConfig, FrontServices, NAME, Redirect};
-pub use tpc::ThirdPartyConfig;
+pub use tpc::{CopyCounts, CopyFigures, Direction, ThirdPartyConfig};

@@ -8,6 +8,7 @@
 //! has judged the request and gives a [`CopyTarget`] or a [`CopySource`].
 
 mod checksum;
+mod counts;
 mod failure;
 mod marker;
 mod pull;
@@ -24,6 +25,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use types::{Checksum, ChecksumKind};
 
+pub use counts::{CopyCounts, CopyFigures};
 pub use request::{CopyRefusal, CopyRequest, Direction, is_third_party};
 pub use running::{RunningCopies, ThirdPartyConfig};
 

@@ -233,6 +233,7 @@ fn make_overview(
         keys: Arc::clone(keys),
         files: Arc::clone(files),
         measures,
+        copy_counts: Arc::default(),
         log,
         rates: Default::default(),
     }

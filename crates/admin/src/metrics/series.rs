@@ -132,6 +132,18 @@ pub const SERIES: &[Series] = &[
         &[],
         "Memory that replies kept for retransmissions may take at the head.",
     ),
+    gauge("forebay_third_party_copies", &["direction"], "Third-party copies that run."),
+    counter("forebay_third_party_copies_started_total", &["direction"], "Third-party copies that began."),
+    counter(
+        "forebay_third_party_copies_finished_total",
+        &["direction", "result"],
+        "Third-party copies that ended, by result.",
+    ),
+    counter(
+        "forebay_third_party_copy_bytes_total",
+        &["direction"],
+        "Bytes that third-party copies moved, those of failed ones and of retries too.",
+    ),
     gauge("forebay_gss_contexts", &[], "Kerberos contexts that NFS clients have."),
     counter("forebay_gss_contexts_established_total", &[], "Kerberos contexts that were established."),
     counter("forebay_gss_contexts_refused_total", &[], "Kerberos tickets of NFS clients that were refused."),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::{NamespaceView, NfsView, Snapshot};
+use crate::instance::{CopyView, NamespaceView, NfsView, Snapshot};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -22,6 +22,7 @@ pub(super) fn record(snapshot: &Snapshot) {
     pools(snapshot);
     clients(snapshot);
     nfs(snapshot);
+    third_party(&snapshot.third_party);
     gauge!("forebay_gss_contexts").set(snapshot.gss.contexts as f64);
     counter!("forebay_gss_contexts_established_total").absolute(snapshot.gss.established);
     counter!("forebay_gss_contexts_refused_total").absolute(snapshot.gss.refused);
@@ -105,6 +106,21 @@ fn nfs(snapshot: &Snapshot) {
             ("unanswered", grant.recalls_unanswered),
         ] {
             counter!("forebay_nfs_recalls_total", "kind" => kind, "outcome" => outcome).absolute(count);
+        }
+    }
+}
+
+fn third_party(copies: &[CopyView]) {
+    for copies in copies {
+        let direction = copies.direction;
+        gauge!("forebay_third_party_copies", "direction" => direction).set(copies.running as f64);
+        counter!("forebay_third_party_copies_started_total", "direction" => direction)
+            .absolute(copies.started);
+        counter!("forebay_third_party_copy_bytes_total", "direction" => direction).absolute(copies.bytes);
+        for (result, count) in [("done", copies.done), ("failed", copies.failed), ("aborted", copies.aborted)]
+        {
+            counter!("forebay_third_party_copies_finished_total", "direction" => direction, "result" => result)
+                .absolute(count);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, GrantView, GssView, IoModeView, KeysView, NamespaceView, NfsView, OperationCount,
-    PoolView, QuestionCount,
+    CacheView, ClientView, CopyView, GrantView, GssView, IoModeView, KeysView, NamespaceView, NfsView,
+    OperationCount, PoolView, QuestionCount,
 };
 
 fn snapshot() -> Snapshot {
@@ -71,6 +71,15 @@ fn snapshot() -> Snapshot {
                 revoked: 2,
             }],
         },
+        third_party: vec![CopyView {
+            direction: "pull",
+            running: 1,
+            started: 14,
+            done: 10,
+            failed: 2,
+            aborted: 1,
+            bytes: 7_000,
+        }],
         keys: KeysView { generation: 3, age_s: 86_400 },
         gss: GssView { contexts: 2, established: 5, refused: 1 },
         ..Snapshot::default()
@@ -134,6 +143,12 @@ fn the_text_has_values_types_and_help() {
         "forebay_nfs_copies{state=\"running\"} 2",
         "forebay_nfs_copies{state=\"unheard\"} 1",
         "forebay_nfs_reply_cache_max_bytes 640",
+        "forebay_third_party_copies{direction=\"pull\"} 1",
+        "forebay_third_party_copies_started_total{direction=\"pull\"} 14",
+        "forebay_third_party_copies_finished_total{direction=\"pull\",result=\"done\"} 10",
+        "forebay_third_party_copies_finished_total{direction=\"pull\",result=\"failed\"} 2",
+        "forebay_third_party_copies_finished_total{direction=\"pull\",result=\"aborted\"} 1",
+        "forebay_third_party_copy_bytes_total{direction=\"pull\"} 7000",
         "forebay_keys_generation 3",
         "forebay_keys_age_seconds 86400",
         "forebay_gss_contexts 2",

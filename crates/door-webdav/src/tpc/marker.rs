@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+
+use super::counts::Counters;
 
 /// Shared between a transfer and the stream that reports on it.
 pub(super) struct Progress {
@@ -13,6 +16,8 @@ pub(super) struct Progress {
     in_use: AtomicUsize,
     /// All bytes are there and checksums are awaited.
     is_verifying: AtomicBool,
+    /// Of all copies of this direction.
+    counters: Arc<Counters>,
 }
 
 #[derive(Default)]
@@ -23,11 +28,12 @@ struct Stripe {
 }
 
 impl Progress {
-    pub fn new(stripes_max: usize) -> Progress {
+    pub fn new(stripes_max: usize, counters: Arc<Counters>) -> Progress {
         Progress {
             stripes: (0..stripes_max.max(1)).map(|_| Stripe::default()).collect(),
             in_use: AtomicUsize::new(1),
             is_verifying: AtomicBool::new(false),
+            counters,
         }
     }
 
@@ -37,13 +43,15 @@ impl Progress {
 
     pub fn set(&self, stripe: usize, bytes: u64) {
         if let Some(stripe) = self.stripes.get(stripe) {
-            stripe.bytes.store(bytes, Ordering::Relaxed);
+            let before = stripe.bytes.swap(bytes, Ordering::Relaxed);
+            self.counters.moved(bytes.saturating_sub(before));
         }
     }
 
     pub fn add(&self, stripe: usize, bytes: u64) {
         if let Some(stripe) = self.stripes.get(stripe) {
             stripe.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.counters.moved(bytes);
         }
     }
 
@@ -117,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_marker_has_the_lines_that_fts_and_davix_read() {
-        let progress = Progress::new(4);
+        let progress = Progress::new(4, Arc::default());
         progress.add(0, 49_397_760);
         progress.connected(0, "[2001:db8::1]:443".parse().unwrap());
         assert_eq!(
@@ -130,7 +138,7 @@ mod tests {
 
     #[test]
     fn there_is_one_marker_for_each_stripe_and_no_peer_before_it_is_known() {
-        let progress = Progress::new(2);
+        let progress = Progress::new(2, Arc::default());
         progress.use_stripes(9);
         progress.connected(1, "[::ffff:192.0.2.1]:1094".parse().unwrap());
         let text = progress.markers(0);

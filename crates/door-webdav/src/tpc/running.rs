@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::{info, warn};
 
+use super::counts::CopyCounts;
 use super::failure::Failure;
 use super::marker::{Progress, SUCCESS, aborted_line, failure_line};
 use super::push::Trace;
@@ -74,6 +75,7 @@ pub struct RunningCopies {
 struct CopyTasks {
     client: Client,
     config: ThirdPartyConfig,
+    counts: Arc<CopyCounts>,
     slots: Arc<Semaphore>,
     /// Locked only to add a task and to take finished ones out.
     tasks: Mutex<JoinSet<()>>,
@@ -87,12 +89,10 @@ pub struct Slot {
 }
 
 impl RunningCopies {
-    pub fn new(client: Client, config: ThirdPartyConfig) -> RunningCopies {
+    pub fn new(client: Client, config: ThirdPartyConfig, counts: Arc<CopyCounts>) -> RunningCopies {
         let slots = Arc::new(Semaphore::new(config.transfers_max));
-        let tasks = Mutex::new(JoinSet::new());
-        RunningCopies {
-            shared: Arc::new(CopyTasks { client, config, slots, tasks, stop: watch::Sender::new(false) }),
-        }
+        let (tasks, stop) = (Mutex::new(JoinSet::new()), watch::Sender::new(false));
+        RunningCopies { shared: Arc::new(CopyTasks { client, config, counts, slots, tasks, stop }) }
     }
 
     /// To be asked before a target is made. The refusal is 429, or 503 while stopping.
@@ -156,7 +156,8 @@ impl Slot {
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
         let Slot { shared, permit } = self;
-        let progress = Arc::new(Progress::new(stripes));
+        let counted = shared.counts.begin(request.direction);
+        let progress = Arc::new(Progress::new(stripes, counted.counters()));
         let (client, client_gone) = oneshot::channel();
         let (report, outcome) = oneshot::channel();
         let remote = Remote {
@@ -177,6 +178,7 @@ impl Slot {
                     info!(direction = ?what.0, remote = %what.1, bytes, %failure, "transfer failed")
                 }
             }
+            counted.end(&outcome);
             drop(permit);
             // The client may be gone.
             let _ = report.send(outcome);

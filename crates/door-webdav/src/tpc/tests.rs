@@ -14,7 +14,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_client::{Client, ClientConfig};
 use http_server::{Response, ResponseBody};
 
-use super::{CopyRequest, RunningCopies, ThirdPartyConfig};
+use super::{CopyCounts, CopyFigures, CopyRequest, Direction, RunningCopies, ThirdPartyConfig};
 use memory::{End, source, target};
 use peer::{Peer, Whims};
 
@@ -33,13 +33,17 @@ fn config() -> ThirdPartyConfig {
 }
 
 fn transfers(config: ThirdPartyConfig) -> RunningCopies {
+    counted(config, Arc::default())
+}
+
+fn counted(config: ThirdPartyConfig, counts: Arc<CopyCounts>) -> RunningCopies {
     let client = ClientConfig {
         system_roots: false,
         idle_timeout: Duration::from_secs(3),
         answer_timeout: Duration::from_secs(5),
         ..ClientConfig::default().reaching_loopback()
     };
-    RunningCopies::new(Client::new(client).unwrap(), config)
+    RunningCopies::new(Client::new(client).unwrap(), config, counts)
 }
 
 fn request(list: &[(&str, &str)]) -> CopyRequest {
@@ -114,4 +118,34 @@ async fn stopping_ends_transfers_and_lets_them_clean_up() {
     drop(push);
     assert_eq!(transfers.count(), 0);
     assert_eq!(transfers.admit().err().unwrap().status.as_u16(), 503);
+}
+
+#[tokio::test]
+async fn copies_are_counted_by_direction_and_end_with_their_bytes() {
+    let counts = Arc::<CopyCounts>::default();
+    let transfers = counted(config(), Arc::clone(&counts));
+    let pull =
+        |peer: &Peer| transfers.admit().ok().unwrap().pull(request(&[("source", &peer.url)]), target().0);
+    let (whole, missing) =
+        (Peer::start(Some(&data()), Whims::default()).await, Peer::start(None, Whims::default()).await);
+    assert_eq!(last_line(&told(pull(&whole)).await), "success: Created");
+    assert!(last_line(&told(pull(&missing)).await).starts_with("failure: "));
+    let mut stalled = Peer::start(Some(&data()), Whims { stalls_after: Some(10), ..Whims::default() }).await;
+    let abandoned = pull(&stalled);
+    stalled.until_asked("STALLED").await;
+    assert_eq!(counts.figures(Direction::Pull).running, 1);
+    drop(abandoned);
+    while counts.figures(Direction::Pull).running > 0 {
+        tokio::task::yield_now().await;
+    }
+    let CopyFigures { started, done, failed, aborted, bytes, .. } = counts.figures(Direction::Pull);
+    assert_eq!((started, done, failed, aborted), (3, 1, 1, 1));
+    // Perhaps with those that came before the third was abandoned.
+    let size = data().len() as u64;
+    assert!((size..=size + 10).contains(&bytes), "{bytes}");
+    let to = Peer::start(None, Whims::default()).await;
+    let destination = request(&[("destination", &to.url)]);
+    told(transfers.admit().ok().unwrap().push(destination, Arc::new(source(&data())))).await;
+    let pushed = CopyFigures { started: 1, done: 1, bytes: size, ..CopyFigures::default() };
+    assert_eq!(counts.figures(Direction::Push), pushed);
 }

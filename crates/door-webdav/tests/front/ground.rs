@@ -102,6 +102,7 @@ impl Scene {
             random: Arc::new(NoChance),
             ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
             client: http_client::Client::new(http_client::ClientConfig::default()).unwrap(),
+            copy_counts: Arc::default(),
         };
         let front = Asked(Arc::new(FrontService(Front::new(services, config(redirect)).unwrap())));
         Scene { names, pools, front, _dir: dir }

@@ -165,6 +165,7 @@ pub fn start(
             random: Arc::clone(&services.random),
             ticket_keys: keys.ticket_keys(),
             client,
+            copy_counts: Arc::clone(&overview.copy_counts),
         },
         front_config(config, address, is_tls),
     )?;

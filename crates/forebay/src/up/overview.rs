@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, GrantView, GssView, IoModeView, KeysView, LogLevels, NamespaceView, NfsView,
-    OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, SlowOperation, Snapshot,
+    CacheView, ClientView, CopyView, GrantView, GssView, IoModeView, KeysView, LogLevels, NamespaceView,
+    NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, SlowOperation,
+    Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, PoolManager, PoolStatus, Subject};
 use async_trait::async_trait;
 use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor};
+use door_webdav::{CopyCounts, CopyFigures, Direction};
 use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
@@ -152,6 +154,7 @@ pub struct Overview {
     pub keys: Arc<Keys>,
     pub files: Arc<Files>,
     pub measures: Arc<Measures>,
+    pub copy_counts: Arc<CopyCounts>,
     pub log: LogControl,
     pub rates: Rates,
 }
@@ -316,6 +319,18 @@ fn grant_view(kind: &'static str, counts: GrantCounts) -> GrantView {
     }
 }
 
+fn copy_view(direction: &'static str, figures: CopyFigures) -> CopyView {
+    CopyView {
+        direction,
+        running: figures.running,
+        started: figures.started,
+        done: figures.done,
+        failed: figures.failed,
+        aborted: figures.aborted,
+        bytes: figures.bytes,
+    }
+}
+
 fn namespace_view(figures: namespace::Figures) -> NamespaceView {
     let cache = figures.cache.into_iter().map(|kept| CacheView {
         kind: kept.kind,
@@ -409,6 +424,9 @@ impl Instance for Overview {
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),
             nfs: nfs_view,
+            third_party: [(Direction::Pull, "pull"), (Direction::Push, "push")]
+                .map(|(direction, name)| copy_view(name, self.copy_counts.figures(direction)))
+                .into(),
             keys: KeysView { generation: keys.generation, age_s: keys.age_s },
             gss: GssView {
                 contexts: security.contexts,

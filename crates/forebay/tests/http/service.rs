@@ -455,3 +455,24 @@ fn assert_one_line(output: &Output, words: &str) {
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.starts_with("forebay: ") && text.contains(words), "{text}");
 }
+
+#[test]
+fn third_party_copies_are_counted_in_the_metrics() {
+    let ((_instance, server), (_other, source)) = (Server::start(), Server::start());
+    assert_eq!(source.put("/file", "12345678").status, 201);
+    for name in ["/file", "/none"] {
+        let pull = server.ask("COPY", "/copy").with("Source", source.url(name));
+        assert_eq!(server.send(&pull).status, 202);
+    }
+    let metrics = Ask::new("GET", "/metrics").send(server.web()).text();
+    for line in [
+        "forebay_third_party_copies{direction=\"pull\"} 0",
+        "forebay_third_party_copies_started_total{direction=\"pull\"} 2",
+        "forebay_third_party_copies_finished_total{direction=\"pull\",result=\"done\"} 1",
+        "forebay_third_party_copies_finished_total{direction=\"pull\",result=\"failed\"} 1",
+        "forebay_third_party_copy_bytes_total{direction=\"pull\"} 8",
+        "forebay_third_party_copies_started_total{direction=\"push\"} 0",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "no {line} in {metrics}");
+    }
+}
