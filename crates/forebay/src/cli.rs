@@ -10,7 +10,7 @@ mod tests;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::import::{AdoptArguments, ImportArguments};
@@ -108,7 +108,7 @@ pub struct UpArguments {
     /// NFS port of pool 0; pool N listens on the port that is N higher [default: 20491]
     #[arg(long, value_name = "PORT")]
     pub pool_port: Option<u16>,
-    /// Number of pools [default: that of the data directory; 1 for a new one]
+    /// Number of pools; a larger number than before creates pools, a smaller one is refused [default: that of the data directory; 1 for a new one]
     #[arg(long, value_name = "N")]
     pub pools: Option<u32>,
     /// Database of the namespace: sqlite, or postgres://user@host/database [default: sqlite, in the data directory]
@@ -171,10 +171,10 @@ pub struct FsckArguments {
 
 #[derive(Args)]
 pub struct InstanceArguments {
-    /// Data directory of the instance [default: ./forebay-data]
+    /// Data directory of the instance; overrides the key data and FOREBAY_DATA [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Configuration file, which names the data directory
+    /// Configuration file; its key data is the data directory
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -188,7 +188,7 @@ pub enum DirCommand {
     #[command(after_help = notes::DIR_SET_CONSISTENCY)]
     SetConsistency(SetConsistencyArguments),
     /// Show the consistency of a directory
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::DIR_SHOW)]
     Show(ShowDirArguments),
 }
 
@@ -269,7 +269,7 @@ pub struct ShowDirArguments {
 #[derive(Subcommand)]
 pub enum PoolCommand {
     /// List all pools and their states
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::POOL_LIST)]
     List {
         #[command(flatten)]
         place: InstanceArguments,
@@ -280,7 +280,7 @@ pub enum PoolCommand {
     #[command(after_help = notes::POOL_DRAIN)]
     Drain(PoolArguments),
     /// Enable a drained pool again
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::POOL_ENABLE)]
     Enable(PoolArguments),
 }
 
@@ -322,7 +322,7 @@ pub enum QuotaCommand {
         output: OutputArguments,
     },
     /// Show usage and limits of a user, a group or a directory tree
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::QUOTA_SHOW)]
     Show {
         #[command(flatten)]
         place: InstanceArguments,
@@ -332,7 +332,7 @@ pub enum QuotaCommand {
         output: OutputArguments,
     },
     /// List all users, groups and directory trees that have a quota
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::QUOTA_LIST)]
     List {
         #[command(flatten)]
         place: InstanceArguments,
@@ -340,7 +340,7 @@ pub enum QuotaCommand {
         output: OutputArguments,
     },
     /// Remove all limits of a user, a group or a directory tree
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::QUOTA_REMOVE)]
     Remove {
         #[command(flatten)]
         place: InstanceArguments,
@@ -406,7 +406,7 @@ pub enum NamespaceCommand {
     /// Save the namespace to a file
     #[command(after_help = notes::NAMESPACE_BACKUP)]
     Backup(BackupArguments),
-    /// Restore the namespace from a file
+    /// Restore the namespace from a backup, or accept an older database
     #[command(after_help = notes::NAMESPACE_RESTORE)]
     Restore(RestoreArguments),
     /// Migrate the database to the schema of this version now, not at the next start
@@ -422,7 +422,7 @@ pub enum NamespaceCommand {
     #[command(after_help = notes::NAMESPACE_REBUILD)]
     Rebuild(RebuildArguments),
     /// Copy names and owners of all files to the pools now, for `namespace rebuild`
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::NAMESPACE_DESCRIBE)]
     Describe {
         #[command(flatten)]
         place: InstanceArguments,
@@ -470,12 +470,13 @@ pub struct BackupArguments {
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("source").required(true))]
 pub struct RestoreArguments {
     /// File that `forebay namespace backup` created
-    #[arg(long, value_name = "FILE", required_unless_present = "in_place")]
+    #[arg(long, value_name = "FILE", group = "source")]
     pub from: Option<PathBuf>,
     /// Accept the database in --to although it is older than the pools; the changes that it lacks are lost
-    #[arg(long, conflicts_with_all = ["from", "start_over"])]
+    #[arg(long, group = "source", conflicts_with = "start_over")]
     pub in_place: bool,
     /// Target: a data directory, sqlite:DIR or postgres://user@host/database; with --from it must have no namespace
     #[arg(long, value_name = "PLACE")]
@@ -520,14 +521,14 @@ pub struct RebuildArguments {
 
 #[derive(Subcommand)]
 pub enum UserCommand {
-    /// Add a user, and print the password
+    /// Add a user, and print the password if the command generates it
     #[command(after_help = notes::USER_ADD)]
     Add(AddUserArguments),
-    /// Set a new password for a user, and print it
-    #[command(after_help = notes::USERS)]
+    /// Set a new password for a user, and print it if the command generates it
+    #[command(after_help = notes::USER_SET_PASSWORD)]
     SetPassword(SetPasswordArguments),
     /// Remove a user
-    #[command(after_help = notes::USERS)]
+    #[command(after_help = notes::USER_REMOVE)]
     Remove {
         #[command(flatten)]
         place: InstanceArguments,
@@ -536,7 +537,7 @@ pub enum UserCommand {
         name: String,
     },
     /// List all users
-    #[command(after_help = notes::RUNNING_OR_STOPPED)]
+    #[command(after_help = notes::USER_LIST)]
     List {
         #[command(flatten)]
         place: InstanceArguments,
@@ -607,12 +608,13 @@ pub enum CertCommand {
 #[derive(Subcommand)]
 pub enum ConfigCommand {
     /// Print every key with default, type, unit and meaning, as a configuration file
+    #[command(after_help = notes::CONFIG_REFERENCE)]
     Reference {
         #[command(flatten)]
         output: OutputArguments,
     },
     /// Check a configuration file
-    #[command(after_help = notes::EXIT_CODES_OF_CHECKS)]
+    #[command(after_help = notes::CONFIG_CHECK)]
     Check {
         /// Configuration file (TOML)
         #[arg(value_name = "FILE")]

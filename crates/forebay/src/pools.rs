@@ -29,8 +29,8 @@ pub struct PoolState {
 }
 
 #[derive(Serialize)]
-struct PoolList {
-    pools: Vec<PoolState>,
+pub struct PoolList {
+    pub pools: Vec<PoolState>,
 }
 
 pub fn run(command: &PoolCommand) -> Result<ExitCode> {

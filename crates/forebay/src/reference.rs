@@ -10,6 +10,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::cli::Cli;
 use crate::config::reference::{Key, SECTIONS, Section};
+use crate::pools::{PoolList, PoolState};
 
 const WRITE: &str = "FOREBAY_TEST_WRITE_REFERENCE";
 const NOTE: &str = "<!-- Generated: `cargo xtask reference` writes this page. -->\n";
@@ -28,6 +29,18 @@ fn the_generated_pages_are_current() {
     }
 }
 
+const STATES: &str = "\
+The column *instance* names the state in which the instance must be. *New* means that the command creates it. A command
+with an empty cell needs no instance.
+
+";
+
+const JSON: &str = "\
+**JSON.** With `--json`, members have the names of the HTTP API, as far as it has them. A list is a member of the object.
+`forebay pool list --json` prints:
+
+";
+
 /// An option in so many commands has its row once, above them.
 const COMMON: usize = 4;
 
@@ -42,7 +55,7 @@ fn command_line() -> String {
         "`forebay COMMAND --help` prints the same explanations. `forebay --version` prints the version.\n\n",
     );
     put_notes(&mut page, &after_help(&program));
-    page.push_str("The column *instance* names the state in which the instance must be.\n\n");
+    page.push_str(STATES);
     page.push_str("| command | effect | instance |\n|---|---|---|\n");
     for command in &commands {
         let (name, effect, state) = (name_of(command), about(command), state_of_instance(command));
@@ -50,6 +63,10 @@ fn command_line() -> String {
     }
     page.push_str("\n## Common options\n\nSeveral commands take these options. The section of a command names those that it takes.\n\n");
     put_arguments(&mut page, common.iter());
+    page.push('\n');
+    put_json(&mut page);
+    page.truncate(page.trim_end().len());
+    page.push('\n');
     for command in commands {
         put_command(&mut page, command, &common);
     }
@@ -85,7 +102,9 @@ fn state_of_instance(command: &Command) -> &'static str {
         () if has("with --repair it must be stopped") => "running or stopped; with `--repair` stopped",
         () if has("The instance must be running") => "running",
         () if has("but may run with --dry-run") => "stopped; with `--dry-run` running or stopped",
+        () if has("The instance must be stopped; a new one is created") => "stopped or new",
         () if has("The instance must be stopped") => "stopped",
+        () if has("The instance must be new") || has("The target must not be in use") => "new",
         () if has("The instance may be running or stopped") => "running or stopped",
         () => "",
     }
@@ -137,6 +156,13 @@ fn put_arguments<'a>(page: &mut String, rows: impl Iterator<Item = &'a Row>) {
     for (argument, meaning) in rows {
         writeln!(page, "| `{argument}` | {meaning} |").unwrap();
     }
+}
+
+/// The form of the objects, by an example.
+fn put_json(page: &mut String) {
+    let pool = PoolState { name: "pool-0".to_owned(), ..PoolState::default() };
+    let object = serde_json::to_string_pretty(&PoolList { pools: vec![pool] }).unwrap();
+    write!(page, "{JSON}```json\n{object}\n```\n\n").unwrap();
 }
 
 /// Prose, and lists with a title as blocks.
@@ -272,12 +298,15 @@ fn the_page_of_the_command_line_has_every_command_with_its_arguments() {
         "## forebay namespace backup\n",
         "\n```text\nforebay pool list [OPTIONS]\n```\n",
         "## Common options\n",
-        "| `--data <DIR>` | Data directory of the instance ",
+        "| `--data <DIR>` | Data directory of the instance; ",
         "| `--data <DIR>` | Data directory: ",
         "[Common options](#common-options): `--data <DIR>`, `--config <FILE>`, `--json`.\n",
         "| [`forebay namespace copy`](#forebay-namespace-copy) | Copy the namespace to another data directory or database | stopped |",
         "```text\nExamples:\n  forebay du /projects --depth 1\n```\n",
         "`strong`: ",
+        "\n```json\n{\n  \"pools\": [\n",
+        "| [`forebay up`](#forebay-up) | Run a head and its pools | stopped or new |",
+        "forebay namespace restore [OPTIONS] --to <PLACE> <--from <FILE>|--in-place>\n",
         "<br>`weak`: ",
         " [default: 90]",
     ] {

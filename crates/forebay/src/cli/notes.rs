@@ -7,8 +7,18 @@ macro_rules! exit_codes_of_checks {
         "\
 Exit codes:
   0  Success; no problem found
-  1  Problems were found, or the command failed; an error is on standard error
+  1  Problems were found, which standard output lists; or the command failed, and an error is on standard error
   2  The command line is not valid; nothing was done"
+    };
+}
+
+macro_rules! complete_with_problems {
+    ($command:literal) => {
+        concat!(
+            $command,
+            " ends with a check. If the check finds problems, the command has done its work all the same:
+the report on standard output lists them (`problems` of --json), and there is no error on standard error."
+        )
     };
 }
 
@@ -30,13 +40,10 @@ Exit codes:
   1  The command failed, or a check found problems; an error is on standard error
   2  The command line is not valid; nothing was done";
 
-pub const EXIT_CODES_OF_CHECKS: &str = exit_codes_of_checks!();
-
-pub const RUNNING_OR_STOPPED: &str = running_or_stopped!();
-
 pub const UP: &str = "\
-The server ends at SIGTERM or Ctrl-C, within 5 seconds. At SIGHUP it reads the configuration again. A
-server that was started at a terminal ends when the terminal is closed, unless nohup started it.
+The instance must be stopped; a new one is created if the data directory is missing. The server ends at SIGTERM or
+Ctrl-C, within 5 seconds. At SIGHUP it reads the configuration again. A server that was started at a terminal ends when
+the terminal is closed, unless nohup started it.
 
 Examples:
   forebay up
@@ -79,6 +86,30 @@ Examples:
   forebay dir set-consistency /scratch/jobs weak --recursive"
 );
 
+pub const DIR_SHOW: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay dir show /scratch/jobs"
+);
+
+pub const POOL_LIST: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay pool list --config /etc/forebay/forebay.toml"
+);
+
+pub const POOL_ENABLE: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay pool enable pool-1"
+);
+
 pub const POOL_DRAIN: &str = concat!(
     running_or_stopped!(),
     "
@@ -92,7 +123,10 @@ pub const KEYS_RENEW: &str = concat!(
     "
 
 A second renewal within keys.overlap_s ends the tickets of the keys before the previous ones at once. Clients then ask
-the head for new tickets."
+the head for new tickets.
+
+Examples:
+  forebay keys renew --config /etc/forebay/forebay.toml"
 );
 
 pub const QUOTA_SET: &str = concat!(
@@ -104,6 +138,31 @@ SIZE is a number of bytes, with the suffix k, M, G or T for powers of 1024. N ta
 Examples:
   forebay quota set --user anna --bytes-soft 80G --bytes-hard 100G
   forebay quota set --tree /projects/run7 --files-hard 1000000"
+);
+
+pub const QUOTA_SHOW: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay quota show --user anna
+  forebay quota show --tree /projects/run7 --json"
+);
+
+pub const QUOTA_LIST: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay quota list --config /etc/forebay/forebay.toml"
+);
+
+pub const QUOTA_REMOVE: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay quota remove --group 3000"
 );
 
 pub const DU: &str = concat!(
@@ -118,6 +177,10 @@ pub const NAMESPACE_COPY: &str = concat!(
     stopped!(),
     "
 
+",
+    complete_with_problems!("The command"),
+    "
+
 Examples:
   forebay namespace copy --from /var/lib/forebay --to postgres://forebay@db/forebay --switch /var/lib/forebay
 
@@ -129,6 +192,10 @@ pub const NAMESPACE_BACKUP: &str = concat!(
     running_or_stopped!(),
     "
 
+",
+    complete_with_problems!("The command"),
+    "
+
 Examples:
   forebay namespace backup --config /etc/forebay/forebay.toml --to /backup/namespace-2026-11-26
 
@@ -138,6 +205,10 @@ Examples:
 
 pub const NAMESPACE_RESTORE: &str = concat!(
     stopped!(),
+    "
+
+",
+    complete_with_problems!("With --from, the command"),
     "
 
 Examples:
@@ -162,7 +233,8 @@ Examples:
   forebay namespace import --listing tree.mtree --format mtree --to /srv/new --under /archive";
 
 pub const NAMESPACE_ADOPT: &str = "\
-Nothing may change the tree until the command has ended. The files become hard links to the files of the tree.
+The instance must be new; the command creates it. Nothing may change the tree until the command has ended. The files
+become hard links to the files of the tree.
 
 Examples:
   forebay namespace adopt --tree /srv/data --data /srv/forebay --move";
@@ -175,6 +247,14 @@ Examples:
   forebay namespace rebuild --config /etc/forebay/forebay.toml"
 );
 
+pub const NAMESPACE_DESCRIBE: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay namespace describe --config /etc/forebay/forebay.toml"
+);
+
 macro_rules! users {
     () => {
         "\
@@ -183,7 +263,29 @@ or a removed user within seconds. Run the command as the owner of the data direc
     };
 }
 
-pub const USERS: &str = users!();
+pub const USER_SET_PASSWORD: &str = concat!(
+    users!(),
+    "
+
+Examples:
+  forebay user set-password anna"
+);
+
+pub const USER_REMOVE: &str = concat!(
+    users!(),
+    "
+
+Examples:
+  forebay user remove anna"
+);
+
+pub const USER_LIST: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay user list --config /etc/forebay/forebay.toml"
+);
 
 pub const USER_ADD: &str = concat!(
     users!(),
@@ -196,3 +298,16 @@ Examples:
 pub const CERT_SELF_SIGNED: &str = "\
 Examples:
   forebay cert self-signed --host files.example.org --host 192.0.2.1 --out /etc/forebay";
+
+pub const CONFIG_REFERENCE: &str = "\
+Examples:
+  forebay config reference";
+
+pub const CONFIG_CHECK: &str = "\
+Examples:
+  forebay config check /etc/forebay/forebay.toml
+
+Exit codes:
+  0  Success; no problem found
+  1  Problems were found, or the command failed; an error is on standard error
+  2  The command line is not valid; nothing was done";

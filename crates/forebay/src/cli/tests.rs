@@ -116,8 +116,7 @@ fn exit_codes_are_documented_and_true() {
 }
 
 /// Commands whose help names no state of an instance.
-const WITHOUT_INSTANCE: [&str; 5] =
-    ["forebay up", "forebay cert ", "forebay config ", "forebay generate ", "forebay namespace adopt"];
+const WITHOUT_INSTANCE: [&str; 3] = ["forebay cert ", "forebay config ", "forebay generate "];
 
 #[test]
 fn help_says_in_which_state_an_instance_must_be() {
