@@ -19,7 +19,7 @@ pub const POOLS: &[Key] = &[
         "(that of the data directory; 1 for a new one)",
         "pools",
         (1, 256),
-        "Number of pools in this process.",
+        "Number of pools in this process. A larger number than before creates pools; a smaller one is refused at the start.",
     ),
     key("pools.port", "20491", "port", "Port of pool 0. Pool N listens on the port that is N higher."),
     number(
