@@ -21,7 +21,7 @@ use types::Clock;
 use crate::cli::{OutputArguments, ProgressArguments};
 use crate::data_dir::DataDir;
 use crate::data_dir::SQLITE;
-use crate::output;
+use crate::output::{self, counted};
 use crate::progress::{Meter, Shown, Unit};
 use crate::system::{SystemClock, SystemRandom};
 
@@ -165,9 +165,9 @@ impl Report {
 
     fn text(&self) -> String {
         let Report { to, files, directories, names, bytes, untold } = self;
-        let mut text = format!(
-            "{files} files and {directories} directories are in {to}, {names} names, {bytes} bytes\n"
-        );
+        let (files, names) = (counted(*files, "file", "files"), counted(*names, "name", "names"));
+        let directories = counted(*directories, "directory", "directories");
+        let mut text = format!("{files} and {directories} are in {to}, {names}, {bytes} bytes\n");
         if *untold > 0 {
             text += &format!("{untold} of the directories were not told of and belong to root, mode 0755\n");
         }

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::fsck;
-use crate::output;
+use crate::output::{self, counted};
 use crate::progress::{Meter, Shown};
 use crate::system::SystemRandom;
 
@@ -37,7 +37,8 @@ pub fn describe(
         None => describe_stopped(&config, progress)?,
     };
     output::print(output, &DescribeReport { files }, |report| {
-        format!("the pools know what {} files and directories are called\n", report.files)
+        let files = counted(report.files, "file or directory is", "files and directories are");
+        format!("the pools know what {files} called\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
 use crate::fsck::{Log, stray};
-use crate::output;
+use crate::output::{self, counted};
 use crate::progress::{Meter, Shown};
 use crate::system::{SystemClock, SystemRandom};
 
@@ -257,7 +257,8 @@ impl Told {
         if self.remarks.len() > 20 {
             out += &format!("remark: and {} more\n", self.remarks.len() - 20);
         }
-        out += &format!("{} files and directories are in {}\n", self.files, self.to);
+        let files = counted(self.files, "file or directory is", "files and directories are");
+        out += &format!("{files} in {}\n", self.to);
         if self.nameless > 0 {
             out += &format!("{} of them nobody had described: they are in /lost+found\n", self.nameless);
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use types::display::{Seconds, Size};
 
 use crate::keys::KeysReport;
+use crate::output::counted;
 use crate::table::{Column, Table};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -106,7 +107,7 @@ impl StatusReport {
             out += &format!("grace      {} s left: clients reclaim, new opens wait\n", self.grace_s);
         }
         let refused = self.refused.as_ref().map(|refused| format!(", {refused}")).unwrap_or_default();
-        out += &format!("namespace  {} files{refused}\n", self.files);
+        out += &format!("namespace  {}{refused}\n", counted(self.files, "file", "files"));
         if let Some(http) = &self.http {
             out += &format!("http       {}\n", http.text());
         }
@@ -247,6 +248,12 @@ mod tests {
         let (name, address) = ("client".to_owned(), "address".to_owned());
         let client = ClientView { name, address, ..ClientView::default() };
         assert_eq!(further(ClientReport::default(), client), ["sessions"]);
+    }
+
+    #[test]
+    fn a_single_file_is_told_in_the_singular() {
+        let text = StatusReport { files: 1, ..StatusReport::default() }.text();
+        assert!(text.contains("\nnamespace  1 file\n"), "{text}");
     }
 
     #[test]

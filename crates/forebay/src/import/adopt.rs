@@ -19,7 +19,7 @@ use super::walk::{Step, Walk};
 use super::{AdoptArguments, Report, Target, place_of, require_new};
 use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
-use crate::output;
+use crate::output::{self, counted};
 use crate::progress::{Meter, Shown};
 use crate::system::SystemRandom;
 
@@ -96,7 +96,8 @@ impl AdoptReport {
         };
         text += &match self.names_removed {
             Some(gone) => {
-                format!("{gone} names were removed in {tree}; its directories and symbolic links are left\n")
+                let removed = counted(gone, "name was", "names were");
+                format!("{removed} removed in {tree}; its directories and symbolic links are left\n")
             }
             None => format!(
                 "the names in {tree} lead to the same files; programs that write there bypass Forebay\n"

@@ -7,6 +7,7 @@ use ::namespace::bulk::{NamespaceLocation, Plan};
 use serde::Serialize;
 use types::display::Size;
 
+use crate::output::counted;
 use crate::table::{Column, Table};
 
 /// More are not told: `forebay fsck` is there for that.
@@ -94,8 +95,8 @@ impl Problems {
         if self.is_empty() {
             return "the check found no problems\n".to_owned();
         }
-        let mut text =
-            format!("the check found {} problems (`forebay fsck` lists all of them):\n", self.0.len());
+        let problems = counted(self.0.len() as u64, "problem", "problems");
+        let mut text = format!("the check found {problems} (`forebay fsck` lists all of them):\n");
         for problem in self.0.iter().take(PROBLEMS_TOLD) {
             text += &format!("  {problem}\n");
         }

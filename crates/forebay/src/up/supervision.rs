@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::notify::Notifier;
 use super::responder::Responder;
+use crate::output::counted;
 use crate::report::StatusReport;
 
 /// How often the status is told where no watchdog asks for more.
@@ -159,8 +160,8 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
 
 /// One line: what there is, then what it waits for.
 fn status_line(report: &StatusReport) -> String {
-    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let mut out = counted(report.files, "file") + ", " + &counted(report.clients.len() as u64, "client");
+    let clients = counted(report.clients.len() as u64, "client", "clients");
+    let mut out = format!("{}, {clients}", counted(report.files, "file", "files"));
     if report.grace_s > 0 {
         out += &format!("; grace period, {} s left", report.grace_s);
     }
