@@ -21,6 +21,7 @@ use types::Clock;
 use crate::cli::{OutputArguments, ProgressArguments};
 use crate::data_dir::DataDir;
 use crate::data_dir::SQLITE;
+use crate::keys;
 use crate::output::{self, counted};
 use crate::progress::{Meter, Shown, Unit};
 use crate::system::{SystemClock, SystemRandom};
@@ -214,6 +215,13 @@ impl Target {
             (NamespaceLocation::Postgres(url), Some(data)) => data.note_database(url),
             _ => Ok(()),
         }
+    }
+
+    /// Once its pool is complete.
+    fn record_pools(&self) -> Result<()> {
+        let Some(data) = &self.data else { return Ok(()) };
+        keys::begin(data, &SystemClock::new())?;
+        data.record_pools()
     }
 }
 

@@ -12,6 +12,7 @@ use types::{Clock, PoolId, Random};
 
 use crate::config::{Config, Sync};
 use crate::data_dir::DataDir;
+use crate::keys;
 use crate::lengths::{self, Settled};
 use crate::marks::{self, Marks};
 use crate::system::SystemRandom;
@@ -55,6 +56,7 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
             random: Arc::clone(&random),
         })?);
     }
+    keys::begin(data, &*clock)?;
     data.record_pools()?;
     let namespace = Arc::new(namespace);
     // Before anybody sees a file, and while pools that are behind can still be told from the others.

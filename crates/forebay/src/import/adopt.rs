@@ -50,17 +50,17 @@ pub fn adopt(arguments: &AdoptArguments) -> Result<ExitCode> {
 
     let adoption = Adoption::begin(&pool, &Identity { pool: PoolId(POOL), instance: data.instance })?;
     let mut report = AdoptReport { to: place.to_string(), tree: tree.clone(), ..AdoptReport::default() };
-    if is_done && !data.is_recorded(POOL) {
-        data.record_pools()?;
-        report.is_unchecked = true;
-    } else {
-        if !is_done {
-            let target = Target { place, data: Some(data) };
-            report.made = Some(make(target, arguments, &adoption, &tree, &except, (total, &meter))?);
-        }
-        if arguments.takes_names {
-            report.names_removed = Some(take_names(&adoption, &tree, &except, (total, &meter))?);
-        }
+    let is_recorded = data.is_recorded(POOL);
+    let target = Target { place, data: Some(data) };
+    if !is_done {
+        report.made = Some(make(&target, arguments, &adoption, &tree, &except, (total, &meter))?);
+    }
+    if !is_recorded {
+        target.record_pools()?;
+    }
+    report.is_unchecked = is_done && !is_recorded;
+    if arguments.takes_names && !report.is_unchecked {
+        report.names_removed = Some(take_names(&adoption, &tree, &except, (total, &meter))?);
     }
     drop(shown);
     output::print(arguments.output, &report, |report| report.text(arguments))?;
@@ -110,7 +110,7 @@ impl AdoptReport {
 
 /// Links all files and makes the namespace.
 fn make(
-    target: Target,
+    target: &Target,
     arguments: &AdoptArguments,
     adoption: &Adoption,
     tree: &Path,
@@ -126,9 +126,6 @@ fn make(
     meter.begin("indexing and checking");
     import.finish()?;
     target.record()?;
-    if let Some(data) = &target.data {
-        data.record_pools()?;
-    }
     Ok(Report::of(&made, &target.place))
 }
 

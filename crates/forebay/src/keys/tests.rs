@@ -189,3 +189,19 @@ fn a_renewal_whose_write_failed_half_way_does_not_stop_the_next_one() {
     let second = sealed(&keys);
     assert_eq!(accepted(&keys, [&first, &second]), [true, true]);
 }
+
+/// A start that was killed between its pools and its keys made the next one complain.
+#[test]
+fn the_first_generation_is_noted_before_pools_are_recorded_and_a_lost_note_is_not_made_up() {
+    let scene = Scene::new();
+    let open = || DataDir::open(scene.dir.path(), None, &SystemRandom).unwrap();
+    let note = scene.dir.path().join("keys.json");
+    let data = open();
+    begin(&data, &*scene.clock).unwrap();
+    data.record_pools().unwrap();
+    drop(data);
+    assert!(note.exists());
+    std::fs::remove_file(&note).unwrap();
+    begin(&open(), &*scene.clock).unwrap();
+    assert!(!note.exists());
+}

@@ -79,6 +79,20 @@ fn an_adopted_tree_is_served_and_its_old_names_stay() {
     instance.forebay(&["fsck"]);
 }
 
+/// The pools of an adopted tree are recorded, so that a start without the file takes it for a lost one.
+#[test]
+fn the_first_start_after_an_adoption_misses_no_keys() {
+    let (instance, tree) = tree();
+    succeeded(adopt(&instance, &tree, &[]));
+    let server = instance.up();
+    let log = server.log();
+    assert!(!log.contains("keys.json"), "{log}");
+    server.stop();
+    fs::remove_file(instance.data().join("keys.json")).unwrap();
+    let log = instance.up().log();
+    assert!(log.contains("keys.json is missing"), "{log}");
+}
+
 #[test]
 fn names_that_are_taken_away_leave_the_files_to_the_pool() {
     let (instance, tree) = tree();
