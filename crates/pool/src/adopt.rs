@@ -4,6 +4,8 @@
 //! a replica under its label, or a label without a replica, which means nothing. A second adoption finds the replicas
 //! of the first under their ids.
 
+mod access;
+
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +17,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use types::{Epoch, FileId};
 
+use self::access::SeenFile;
 use crate::error::OpenError;
 use crate::identity::Identity;
 use crate::label::{self, LabelError};
@@ -68,6 +71,7 @@ impl Adoption {
     pub fn begin(dir: &Path, identity: &Identity) -> Result<Adoption, OpenError> {
         let (root, lock) = claim(dir)?;
         identify(dir, identity)?;
+        access::restore(dir)?;
         let highest = highest(dir)?;
         let store = Store::new(identity.pool, identity.instance, root);
         let store = store.map_err(|errno| OpenError::io("prepare", dir, errno))?;
@@ -89,17 +93,26 @@ impl Adoption {
     /// Gives a regular file a place in the pool, under `file` or under the id that it has there from before. `seen`: the
     /// device and inode that were found there, where the path may lead elsewhere by now.
     pub fn take(&self, path: &Path, seen: (u64, u64), file: FileId) -> Result<FileId, AdoptError> {
-        let (opened, stat) = open_seen(path, seen)?;
+        self.with_opened(path, seen, |opened, stat| self.take_opened(path, file, opened, stat))
+    }
+
+    fn take_opened(
+        &self,
+        path: &Path,
+        file: FileId,
+        opened: &OwnedFd,
+        stat: &Stat,
+    ) -> Result<FileId, AdoptError> {
         if stat.st_dev != self.device {
             return Err(AdoptError::OtherFileSystem);
         }
-        if let Some(known) = self.known(&opened, &stat)? {
+        if let Some(known) = self.known(opened, stat)? {
             return Ok(known);
         }
         let label = self.store.label(file, Birth::UNKNOWN, Epoch::default(), stat.st_size.cast_unsigned());
-        label::write(&opened, &label).map_err(|errno| AdoptError::io("label it", errno))?;
+        label::write(opened, &label).map_err(|errno| AdoptError::io("label it", errno))?;
         self.link(path, file)?;
-        if self.is_replica(file, &stat)? {
+        if self.is_replica(file, stat)? {
             return Ok(file);
         }
         // The path led elsewhere meanwhile, and what is there does not belong into the pool.
@@ -108,10 +121,20 @@ impl Adoption {
         Err(AdoptError::Changed)
     }
 
+    /// Lets the owner of a file that the pool has read and write it, as the pool will. Once the namespace has its mode.
+    /// Whether the owner could not.
+    pub fn give_access(&self, path: &Path, seen: (u64, u64)) -> Result<bool, AdoptError> {
+        let file = SeenFile::find(path, seen)?;
+        if !file.is_closed() || !self.has(path, seen)? {
+            return Ok(false);
+        }
+        file.open_for_owner()?;
+        Ok(true)
+    }
+
     /// Takes away a name outside the pool, of a file that the pool has. Whether it had it.
     pub fn release(&self, path: &Path, seen: (u64, u64)) -> Result<bool, AdoptError> {
-        let (opened, stat) = open_seen(path, seen)?;
-        if self.known(&opened, &stat)?.is_none() {
+        if !self.has(path, seen)? {
             return Ok(false);
         }
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
@@ -134,6 +157,30 @@ impl Adoption {
     /// All of it is on disk when this returns.
     pub fn sync(&self) -> Result<(), OpenError> {
         syncfs(self.store.root()).map_err(|errno| OpenError::io("sync", &self.dir, errno))
+    }
+
+    fn has(&self, path: &Path, seen: (u64, u64)) -> Result<bool, AdoptError> {
+        self.with_opened(path, seen, |opened, stat| Ok(self.known(opened, stat)?.is_some()))
+    }
+
+    /// Does `work` with a file that is opened to be written. A file whose mode forbids that to its owner gets another one
+    /// meanwhile.
+    fn with_opened<T>(
+        &self,
+        path: &Path,
+        seen: (u64, u64),
+        work: impl FnOnce(&OwnedFd, &Stat) -> Result<T, AdoptError>,
+    ) -> Result<T, AdoptError> {
+        let (opened, stat) = match open_seen(path, seen) {
+            Err(AdoptError::NotPermitted) => {
+                let closed = SeenFile::find(path, seen)?.open_for_a_moment(self.store.root())?;
+                let done = open_seen(path, seen).and_then(|(opened, stat)| work(&opened, &stat));
+                let is_closed = closed.close();
+                return done.and_then(|done| is_closed.map(|()| done));
+            }
+            opened => opened?,
+        };
+        work(&opened, &stat)
     }
 
     fn known(&self, file: &OwnedFd, stat: &Stat) -> Result<Option<FileId>, AdoptError> {
@@ -205,6 +252,7 @@ fn highest(dir: &Path) -> Result<FileId, OpenError> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::unix::fs::PermissionsExt;
 
     use types::PoolId;
 
@@ -293,6 +341,49 @@ mod tests {
         assert_eq!(adoption.release(&other, seen(&other)), Ok(false));
         assert!(!ours.exists() && other.exists());
         assert_eq!(scratch.found().len(), 1);
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_its_owner_may_not_write_keeps_its_mode_until_access_is_given() {
+        let scratch = Scratch::new();
+        let (closed, secret, open) = (scratch.file("a", "1"), scratch.file("b", "2"), scratch.file("c", "3"));
+        let other = scratch.file("other", "is not taken");
+        let modes = [(&closed, 0o444), (&secret, 0), (&open, 0o640), (&other, 0o400)];
+        for (path, mode) in modes {
+            set_mode(path, mode);
+        }
+        let adoption = scratch.begin();
+        for (path, file) in [(&closed, 7), (&secret, 8), (&open, 9)] {
+            assert_eq!(adoption.take(path, seen(path), FileId(file)), Ok(FileId(file)));
+        }
+        assert_eq!(modes.map(|(path, _)| mode(path)), modes.map(|(_, mode)| mode));
+        let give = || modes.map(|(path, _)| adoption.give_access(path, seen(path)).unwrap());
+        assert_eq!(give(), [true, true, false, false]);
+        assert_eq!(modes.map(|(path, _)| mode(path)), [0o644, 0o600, 0o640, 0o400]);
+        assert_eq!(give(), [false; 4]);
+        assert_eq!(adoption.release(&closed, seen(&closed)), Ok(true));
+    }
+
+    #[test]
+    fn a_mode_that_a_killed_adoption_had_changed_is_restored_by_the_next() {
+        let scratch = Scratch::new();
+        let path = scratch.file("a", "1");
+        set_mode(&path, 0o440);
+        let adoption = scratch.begin();
+        let opened = SeenFile::find(&path, seen(&path)).unwrap().open_for_a_moment(adoption.store.root());
+        assert_eq!((opened.is_ok(), mode(&path)), (true, 0o640));
+        drop(opened);
+        drop(adoption);
+        scratch.begin();
+        assert_eq!((mode(&path), fs::metadata(&path).unwrap().nlink()), (0o440, 1));
     }
 
     #[test]

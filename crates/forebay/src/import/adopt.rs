@@ -1,8 +1,9 @@
 //! `forebay namespace adopt`: files that are there get a second name in a pool, and the tree becomes a namespace.
 //!
 //! First everything is looked at, so that what cannot be adopted is told before anything is done. Then files are linked,
-//! all of that is synced, the namespace appears, and last, if asked for, the old names go. Killed before the namespace is
-//! there, it is begun again with the same command; killed later, the same command takes away the names that are left.
+//! all of that is synced, and the namespace appears. Then, since it has the modes, owners get the right to read and write
+//! their files, as the server will. Last, if asked for, the old names go. Killed before the namespace is there, it is begun
+//! again with the same command; killed later, the same command takes away the names that are left.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
@@ -56,6 +57,7 @@ pub fn adopt(arguments: &AdoptArguments) -> Result<ExitCode> {
         report.made = Some(make(&target, arguments, &adoption, &tree, &except, (total, &meter))?);
     }
     if !is_recorded {
+        report.access_given = give_access(&adoption, &tree, &except, (total, &meter))?;
         target.record_pools()?;
     }
     report.is_unchecked = is_done && !is_recorded;
@@ -77,6 +79,8 @@ struct AdoptReport {
     /// An earlier attempt was broken off before its check.
     #[serde(rename = "unchecked")]
     is_unchecked: bool,
+    /// Files whose owner may read and write them since, as the server has to.
+    access_given: u64,
     /// Names of files that were removed in the tree; `None`: they stay.
     names_removed: Option<u64>,
 }
@@ -94,6 +98,12 @@ impl AdoptReport {
             None => format!("{to} has the tree from an earlier run\n"),
             Some(made) => made.text(),
         };
+        if self.access_given > 0 {
+            let files = counted(self.access_given, "file", "files");
+            text += &format!(
+                "the owner of {files} may read and write them now; the namespace has their former modes\n"
+            );
+        }
         text += &match self.names_removed {
             Some(gone) => {
                 let removed = counted(gone, "name was", "names were");
@@ -221,6 +231,31 @@ fn link_all(
         meter.add(u64::from(matches!(entry.what, What::Regular { .. })));
     }
     Ok(import.made())
+}
+
+/// Lets owners read and write their files, as the server will. How many could not.
+fn give_access(
+    adoption: &Adoption,
+    tree: &Path,
+    except: &[(u64, u64)],
+    (total, meter): (u64, &Meter),
+) -> Result<u64> {
+    let mut walk = Walk::new(tree, except)?;
+    meter.begin_items("looking at permissions", Some(total));
+    let mut given = 0;
+    while let Some(Step { path, seen, entry }) = walk.step()? {
+        if matches!(entry.what, What::Regular { .. }) {
+            let is_given = adoption.give_access(&path, seen);
+            let is_given = is_given
+                .with_context(|| format!("cannot let the owner read and write {}", path.display()))?;
+            given += u64::from(is_given);
+            meter.add(1);
+        }
+    }
+    if given > 0 {
+        adoption.sync()?;
+    }
+    Ok(given)
 }
 
 fn take_names(

@@ -1,14 +1,16 @@
 //! A tree that was there before: adopted as a pool, or imported as names alone.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
+use nfs4::attr::number;
 use nfs4::{DataContent4, LayoutIomode4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, StableHow4};
 
-use crate::server::{Instance, status_of};
+use crate::server::{Instance, Server, status_of};
 
 /// An instance that has no data directory yet, and a tree beside it.
 fn tree() -> (Instance, PathBuf) {
@@ -77,6 +79,54 @@ fn an_adopted_tree_is_served_and_its_old_names_stay() {
     assert_eq!(fs::read(tree.join("papers/plan")).unwrap(), b"the plan", "an upload is a file of its own");
     drop(server);
     instance.forebay(&["fsck"]);
+}
+
+/// The modes of files in the namespace of `server`, which are the answers of its NFS door.
+fn modes_of(server: &Server, names: &[&str]) -> Vec<u32> {
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let mut mode = |name: &&str| {
+        let file = client.lookup(&root, name).unwrap();
+        client.attributes(&file, &[number::MODE]).unwrap().mode.unwrap()
+    };
+    names.iter().map(&mut mode).collect()
+}
+
+/// The server could not open the replica.
+#[test]
+fn files_that_their_owner_may_only_read_are_adopted_and_keep_their_modes_in_the_namespace() {
+    let instance = Instance::new("");
+    let (data, tree) = (instance.data(), instance.data().with_file_name("tree"));
+    let names = ["kept", "secret", "usual"];
+    let modes = [0o444, 0, 0o664];
+    fs::create_dir(&tree).unwrap();
+    for (name, mode) in names.iter().zip(modes) {
+        fs::write(tree.join(name), name).unwrap();
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    // Root may open every file, so the command runs as another user.
+    if rustix::process::geteuid().is_root() {
+        const USER: u32 = 65_534;
+        let program = data.with_file_name("forebay");
+        fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).unwrap();
+        let in_tree = names.map(|name| tree.join(name));
+        for path in in_tree.iter().chain([&tree, &program]).map(PathBuf::as_path).chain(data.parent()) {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+        command = Command::new(program);
+        command.uid(USER).gid(USER);
+    }
+    command.args(["namespace", "adopt", "--tree"]).arg(&tree).arg("--data").arg(&data);
+    let told = succeeded(command.output().unwrap());
+    assert!(told.contains("the owner of 2 files may read and write them now"), "{told}");
+    let mode = |name: &str| fs::metadata(tree.join(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(names.map(mode), [0o644, 0o600, 0o664]);
+    let server = instance.up();
+    assert_eq!(modes_of(&server, &names), modes);
+    for name in names {
+        assert_eq!(server.read(&format!("/{name}")), name.as_bytes());
+    }
 }
 
 /// The pools of an adopted tree are recorded, so that a start without the file takes it for a lost one.
