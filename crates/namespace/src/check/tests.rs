@@ -209,3 +209,14 @@ async fn accounts_that_are_not_what_is_there_are_found() {
         ]
     );
 }
+
+/// Kinds after it were not looked at, and a problem of theirs stayed unknown until the first was repaired.
+#[tokio::test]
+async fn a_flood_of_one_kind_hides_no_other_kind() {
+    let flood = "INSERT INTO locations (inode, pool) WITH RECURSIVE numbers(n) AS \
+                 (SELECT 1000 UNION ALL SELECT n + 1 FROM numbers WHERE n < 11000) SELECT n, 0 FROM numbers";
+    let (problems, _, file) = after(&format!("{flood}; UPDATE inodes SET nlink = 7 WHERE kind = 0")).await;
+    let is_flood = |problem: &&Problem| problem.kind() == Kind::Locations;
+    assert_eq!(problems.iter().filter(is_flood).count(), PROBLEMS_MAX);
+    assert!(problems.contains(&Problem::LinkCount { file, nlink: 7, counted: 1 }));
+}
