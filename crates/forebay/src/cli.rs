@@ -155,6 +155,9 @@ pub struct FsckArguments {
     pub output: OutputArguments,
     #[command(flatten)]
     pub progress: ProgressArguments,
+    /// Write all problems and remarks to FILE with the paths of their files, one a line; with --json a line is an object
+    #[arg(long, value_name = "FILE")]
+    pub list: Option<PathBuf>,
     /// Repair problems, and ask before each kind of repair; the instance must be stopped
     #[arg(long)]
     pub repair: bool,

@@ -1,8 +1,10 @@
 //! The control socket: a Unix socket in the data directory. A connection has one request and one answer, a line of JSON
-//! each; until the answer is there, each second a line says how far the work is.
+//! each. Until the answer is there, each second a line says how far the work is. A list that may be long comes before the
+//! answer, a line for each item.
 //!
 //! Only users that may enter the data directory (mode 0700) reach it. Connections and request lengths are bounded. If
-//! the other end closes its connection, the work is dropped. If it only stops reading (Ctrl-Z), the work goes on.
+//! the other end closes its connection, the work is dropped. If it only stops reading (Ctrl-Z), the work goes on, unless it
+//! has items to send: then it waits.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -19,12 +21,14 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::cli::ProgressArguments;
 use crate::progress::{Meter, Progress, Shown};
-use crate::questions::{CreateDirectoryQuestion, DirectoryQuestion, PoolQuestion, QuotaQuestion};
+use crate::questions::{
+    CreateDirectoryQuestion, DirectoryQuestion, FsckQuestion, PoolQuestion, QuotaQuestion,
+};
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
@@ -32,6 +36,10 @@ const REQUEST_BYTES_MAX: u64 = 16_384;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// So does one that takes nothing of its answer for so long.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Items that are waiting to be sent.
+const ITEMS_WAITING_MAX: usize = 64;
+/// Further items wait while so much is unsent.
+const UNSENT_BYTES_MAX: usize = 64 << 10;
 /// Between two lines about progress.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// Between two lines of a process that answers.
@@ -43,7 +51,7 @@ const NOT_UNDERSTOOD: &str = "request is not understood";
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     Status,
-    Fsck,
+    Fsck(FsckQuestion),
     /// Tell the pools what their files are called.
     Describe,
     Directory(DirectoryQuestion),
@@ -57,6 +65,8 @@ pub enum Request {
 enum Answer {
     /// The work goes on; `None`: it tells nothing of itself.
     Progress(Option<Progress>),
+    /// One of the list that was asked for.
+    Item(serde_json::Value),
     Ok(serde_json::Value),
     Error(String),
 }
@@ -64,8 +74,26 @@ enum Answer {
 /// Answers the requests of the control socket.
 #[async_trait::async_trait]
 pub trait Responder: Send + Sync + 'static {
-    /// Dropped if the other end closes its connection. The meter is stopped then, for threads and tasks that go on.
-    async fn respond(&self, request: Request, meter: &Arc<Meter>) -> Result<serde_json::Value>;
+    /// Dropped if the other end closes its connection. The meter is stopped then, for threads and tasks that go on. A list
+    /// that was asked for goes to `items`.
+    async fn respond(&self, request: Request, meter: &Arc<Meter>, items: Items) -> Result<serde_json::Value>;
+}
+
+/// Takes a list, item by item, and does not keep it.
+pub struct Items(mpsc::Sender<serde_json::Value>);
+
+/// A way for items, and its end.
+pub fn items() -> (Items, mpsc::Receiver<serde_json::Value>) {
+    let (sender, receiver) = mpsc::channel(ITEMS_WAITING_MAX);
+    (Items(sender), receiver)
+}
+
+impl Items {
+    /// Waits while the other end is slow.
+    pub async fn send(&self, item: &impl Serialize) -> Result<()> {
+        let sent = self.0.send_timeout(serde_json::to_value(item)?, TAKE_TIMEOUT).await;
+        sent.map_err(|_| anyhow!("nobody takes the list"))
+    }
 }
 
 pub fn listen(data: &Path) -> Result<UnixListener> {
@@ -122,7 +150,7 @@ async fn converse(stream: UnixStream, responder: &dyn Responder) -> Result<()> {
 /// Says how far the work is until it is done. Returns the lines that are left to send, the answer last. An error: the other
 /// end is gone.
 ///
-/// The work never waits for the other end: a line about progress is left out while the one before is not written.
+/// A line about progress is left out while the one before is not written, so that the work does not wait for it.
 async fn respond(
     writer: &mut OwnedWriteHalf,
     responder: &dyn Responder,
@@ -130,7 +158,8 @@ async fn respond(
 ) -> Result<Vec<u8>> {
     let meter = Meter::new();
     let _stop = StopOnDrop(Arc::clone(&meter));
-    let mut work = responder.respond(request, &meter);
+    let (items, mut listed) = items();
+    let mut work = responder.respond(request, &meter, items);
     let mut period = tokio::time::interval_at(Instant::now() + PROGRESS_PERIOD, PROGRESS_PERIOD);
     let mut unsent = Vec::new();
     let done = loop {
@@ -139,6 +168,9 @@ async fn respond(
             written = writer.write(&unsent), if !unsent.is_empty() => {
                 unsent.drain(..written?);
             }
+            Some(item) = listed.recv(), if unsent.len() < UNSENT_BYTES_MAX => {
+                unsent.extend(text(&Answer::Item(item))?);
+            }
             _ = period.tick() => {
                 if unsent.is_empty() {
                     unsent = text(&Answer::Progress(meter.progress()))?;
@@ -146,6 +178,9 @@ async fn respond(
             }
         }
     };
+    while let Ok(item) = listed.try_recv() {
+        unsent.extend(text(&Answer::Item(item))?);
+    }
     if let Some(last) = meter.progress() {
         unsent.extend(text(&Answer::Progress(Some(last)))?);
     }
@@ -181,7 +216,7 @@ async fn send(writer: &mut OwnedWriteHalf, mut text: &[u8]) -> Result<()> {
 
 /// Asks the process that runs on `data`; `None` if no process runs.
 pub fn ask<T: DeserializeOwned>(data: &Path, request: Request) -> Result<Option<T>> {
-    ask_telling(data, request, &mut |_| {})
+    ask_telling(data, request, &mut |_| {}, &mut no_items)
 }
 
 /// As [`ask`], and shows how far the process is.
@@ -190,16 +225,31 @@ pub fn ask_showing<T: DeserializeOwned>(
     request: Request,
     arguments: ProgressArguments,
 ) -> Result<Option<T>> {
+    ask_listing(data, request, arguments, &mut no_items)
+}
+
+/// As [`ask_showing`], and hands the items of a list to `take`.
+pub fn ask_listing<T: DeserializeOwned>(
+    data: &Path,
+    request: Request,
+    arguments: ProgressArguments,
+    take: &mut dyn FnMut(serde_json::Value) -> Result<()>,
+) -> Result<Option<T>> {
     let told = Arc::new(Mutex::new(None));
     let shown = Arc::clone(&told);
     let _shown = Shown::begin(arguments, move || shown.lock().clone());
-    ask_telling(data, request, &mut |progress| *told.lock() = Some(progress))
+    ask_telling(data, request, &mut |progress| *told.lock() = Some(progress), take)
+}
+
+fn no_items(_: serde_json::Value) -> Result<()> {
+    Err(another_version("it sends a list"))
 }
 
 fn ask_telling<T: DeserializeOwned>(
     data: &Path,
     request: Request,
     tell: &mut dyn FnMut(Progress),
+    take: &mut dyn FnMut(serde_json::Value) -> Result<()>,
 ) -> Result<Option<T>> {
     let dir = match std::fs::File::open(data) {
         Ok(dir) => dir,
@@ -228,6 +278,7 @@ fn ask_telling<T: DeserializeOwned>(
         }
         match serde_json::from_str(&line).map_err(another_version)? {
             Answer::Progress(progress) => progress.into_iter().for_each(&mut *tell),
+            Answer::Item(item) => take(item)?,
             Answer::Ok(value) => return serde_json::from_value(value).map(Some).map_err(another_version),
             Answer::Error(error) if error.starts_with(NOT_UNDERSTOOD) => return Err(another_version(error)),
             Answer::Error(error) => bail!(error),
@@ -245,6 +296,9 @@ fn another_version(error: impl Display) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use tokio::sync::Notify;
 
     use super::*;
@@ -266,7 +320,7 @@ mod tests {
 
     #[async_trait::async_trait]
     impl Responder for Slow {
-        async fn respond(&self, _: Request, meter: &Arc<Meter>) -> Result<serde_json::Value> {
+        async fn respond(&self, _: Request, meter: &Arc<Meter>, _: Items) -> Result<serde_json::Value> {
             let _tell = TellDrop(Arc::clone(&self.dropped));
             meter.begin_items("counting", Some(2));
             meter.add(1);
@@ -288,10 +342,11 @@ mod tests {
         let (dir, may_answer, _) = slow();
         let asking = tokio::task::spawn_blocking(move || {
             let mut lines = Vec::new();
-            let answer = ask_telling::<String>(dir.path(), Request::Status, &mut |progress| {
+            let mut tell = |progress: Progress| {
                 lines.push((progress.done, progress.total));
                 may_answer.notify_one();
-            });
+            };
+            let answer = ask_telling::<String>(dir.path(), Request::Status, &mut tell, &mut no_items);
             (answer.unwrap().unwrap(), lines)
         });
         let (answer, lines) = tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap().unwrap();
@@ -338,7 +393,7 @@ mod tests {
 
     #[async_trait::async_trait]
     impl Responder for Thread {
-        async fn respond(&self, _: Request, meter: &Arc<Meter>) -> Result<serde_json::Value> {
+        async fn respond(&self, _: Request, meter: &Arc<Meter>, _: Items) -> Result<serde_json::Value> {
             let (meter, ended) = (Arc::clone(meter), Arc::clone(&self.0));
             let work = tokio::task::spawn_blocking(move || {
                 while !meter.is_stopped() {
@@ -394,11 +449,66 @@ mod tests {
         assert_eq!(answered("{\"Ok\":{\"pools\":["), "the running process stopped before it answered");
     }
 
+    /// Sends numbers without an end, and notes how many of them were taken from it.
+    struct Endless {
+        sent: Arc<AtomicU64>,
+        ended: Arc<Notify>,
+    }
+
+    #[async_trait::async_trait]
+    impl Responder for Endless {
+        async fn respond(&self, _: Request, _: &Arc<Meter>, items: Items) -> Result<serde_json::Value> {
+            let _tell = TellDrop(Arc::clone(&self.ended));
+            loop {
+                items.send(&self.sent.load(Relaxed)).await?;
+                self.sent.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_list_arrives_in_order_and_ends_with_its_command() {
+        let (dir, ended) = (tempfile::tempdir().unwrap(), Arc::new(Notify::new()));
+        let responder = Endless { sent: Arc::default(), ended: Arc::clone(&ended) };
+        tokio::spawn(serve(listen(dir.path()).unwrap(), Arc::new(responder)));
+        let asking = tokio::task::spawn_blocking(move || {
+            let mut next = 0;
+            let mut take = |item: serde_json::Value| {
+                assert_eq!(item, next);
+                next += 1;
+                if next < 100_000 { Ok(()) } else { bail!("that is enough") }
+            };
+            ask_telling::<String>(dir.path(), Request::Status, &mut |_| {}, &mut take)
+        });
+        let answer = tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap().unwrap();
+        assert_eq!(answer.unwrap_err().to_string(), "that is enough");
+        tokio::time::timeout(Duration::from_secs(60), ended.notified()).await.unwrap();
+    }
+
+    /// The list of a command that was suspended for ever would hold the turn of all other checks.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_nobody_takes_is_kept_within_bounds_and_given_up() {
+        let (dir, ended, sent) = (tempfile::tempdir().unwrap(), Arc::new(Notify::new()), Arc::default());
+        let responder = Endless { sent: Arc::clone(&sent), ended: Arc::clone(&ended) };
+        tokio::spawn(serve(listen(dir.path()).unwrap(), Arc::new(responder)));
+        let mut stream = UnixStream::connect(dir.path().join("control.sock")).await.unwrap();
+        stream.write_all(b"\"status\"\n").await.unwrap();
+        let since = Instant::now();
+        ended.notified().await;
+        // Of a clock that moves only while everybody waits.
+        assert!(since.elapsed() < 2 * TAKE_TIMEOUT, "{:?}", since.elapsed());
+        let waiting = sent.load(Relaxed);
+        assert!(waiting < 1_000_000, "{waiting} items wait in memory");
+        let mut lines = String::new();
+        stream.read_to_string(&mut lines).await.unwrap();
+        assert_eq!(lines.lines().last(), Some("{\"Error\":\"nobody takes the list\"}"));
+    }
+
     struct Idle;
 
     #[async_trait::async_trait]
     impl Responder for Idle {
-        async fn respond(&self, _: Request, _: &Arc<Meter>) -> Result<serde_json::Value> {
+        async fn respond(&self, _: Request, _: &Arc<Meter>, _: Items) -> Result<serde_json::Value> {
             Ok(serde_json::Value::Null)
         }
     }

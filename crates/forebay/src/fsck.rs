@@ -3,6 +3,8 @@
 
 mod answers;
 mod compare;
+mod findings;
+mod list;
 mod log;
 mod repair;
 
@@ -18,67 +20,103 @@ use types::PoolId;
 
 use crate::cli::{FsckArguments, ProgressArguments};
 use crate::config::Config;
-use crate::control::{self, Request};
+use crate::control::{self, Items, Request};
 use crate::data_dir::DataDir;
 use crate::keys;
 use crate::lengths::Settled;
 use crate::output;
 use crate::progress::{Meter, Shown};
+use crate::questions::FsckQuestion;
 use crate::report::FsckReport;
 use crate::services::Services;
 use crate::system::{SystemClock, SystemRandom};
 
-/// Problems told in full; the rest is counted.
-const PROBLEMS_MAX: usize = 1000;
+use findings::{Collector, Finding, Findings};
+use list::List;
 
 pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
     let mut config = arguments.place.config()?;
     if let Some(url) = &arguments.namespace {
         config.namespace.database.clone_from(url);
     }
-    let report = if arguments.repair {
-        repair::run(arguments, &config)?
+    // Before a check that takes minutes.
+    let mut list = arguments.list.as_deref().map(|path| List::create(path, arguments.output)).transpose()?;
+    let mut report = if arguments.repair {
+        repair::run(arguments, &config, list.as_mut())?
     } else {
-        match control::ask_showing::<FsckReport>(&config.data, Request::Fsck, arguments.progress)? {
+        match check_running(&config, arguments.progress, list.as_mut())? {
             Some(report) => report,
-            None => check_stopped(&config, arguments.progress)?,
+            None => check_stopped(&config, arguments.progress, list.as_mut())?,
         }
     };
+    report.list = list.map(List::finish).transpose()?;
     output::print(arguments.output, &report, FsckReport::text)?;
-    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.problems_found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_stopped(config: &Config, progress: ProgressArguments) -> Result<FsckReport> {
+/// `None`: no server runs.
+fn check_running(
+    config: &Config,
+    progress: ProgressArguments,
+    list: Option<&mut List>,
+) -> Result<Option<FsckReport>> {
+    let request = Request::Fsck(FsckQuestion { list: list.is_some() });
+    match list {
+        None => control::ask_showing(&config.data, request, progress),
+        Some(list) => control::ask_listing(&config.data, request, progress, &mut |item| list.add(item)),
+    }
+}
+
+fn check_stopped(
+    config: &Config,
+    progress: ProgressArguments,
+    list: Option<&mut List>,
+) -> Result<FsckReport> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     // Damaged, each of them would refuse the next start.
     data.drained_pools().load()?;
     keys::check(&data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(check_opened(&data, config, progress))
+    runtime.block_on(check_opened(&data, config, progress, list))
 }
 
-async fn check_opened(data: &DataDir, config: &Config, progress: ProgressArguments) -> Result<FsckReport> {
+async fn check_opened(
+    data: &DataDir,
+    config: &Config,
+    progress: ProgressArguments,
+    list: Option<&mut List>,
+) -> Result<FsckReport> {
     let meter = Meter::new();
     let _shown = Shown::of(&meter, progress);
     meter.begin("opening namespace and pools");
     let services = open(data, config).await?;
-    let report = check(&services.namespace, &services.local_pools, &meter).await;
+    let report = match list {
+        None => check_services(&services, &meter, None).await,
+        Some(list) => {
+            let (items, listed) = control::items();
+            let (report, added) =
+                tokio::join!(check_services(&services, &meter, Some(items)), list.add_all(listed));
+            added.and(report)
+        }
+    };
     services.close().await;
-    let mut report = report?;
+    report
+}
+
+async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<Items>) -> Result<FsckReport> {
+    let mut collector = Collector::new(&services.namespace, list);
     let Settled { finished, lost, .. } = services.settled;
     if finished > 0 {
-        let remark = format!(
-            "{finished} files were cut to their replicas, as a start does after a kill or a power cut"
-        );
-        note(&mut report.remarks, remark);
+        let files = output::counted(finished as u64, "file was", "files were");
+        let remark = format!("{files} cut to their replicas, as a start does after a kill or a power cut");
+        collector.take(Finding::Remark(remark, None)).await?;
     }
     if lost > 0 {
-        note(
-            &mut report.remarks,
-            format!("{lost} files lack their ends in a pool that was put back from a copy"),
-        );
+        let files = output::counted(lost as u64, "file lacks its end", "files lack their ends");
+        let remark = format!("{files} in a pool that was put back from a copy");
+        collector.take(Finding::Remark(remark, None)).await?;
     }
-    Ok(report)
+    collector.check(&services.local_pools, meter).await
 }
 
 pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
@@ -98,33 +136,13 @@ pub fn stray(pool: PoolId, found: &FoundReplica) -> Stray {
     }
 }
 
-/// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice.
+/// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice. `list` gets all
+/// that is found.
 pub async fn check(
     namespace: &Arc<SqlNamespace>,
     pools: &[Arc<LocalPool>],
     meter: &Arc<Meter>,
+    list: Option<Items>,
 ) -> Result<FsckReport> {
-    let found = compare::compare(namespace, pools, meter).await?;
-    let mut report = FsckReport { files: found.files, replicas: found.replicas, ..FsckReport::default() };
-    for problem in &found.of_namespace {
-        note(&mut report.problems, problem.to_string());
-    }
-    for problem in &found.of_pools {
-        note(&mut report.problems, problem.to_string());
-    }
-    for problem in found.unreadable {
-        note(&mut report.problems, problem);
-    }
-    for remark in found.remarks {
-        note(&mut report.remarks, remark);
-    }
-    Ok(report)
-}
-
-fn note(list: &mut Vec<String>, line: String) {
-    match list.len() {
-        0..PROBLEMS_MAX => list.push(line),
-        PROBLEMS_MAX => list.push("and more".to_owned()),
-        _ => {}
-    }
+    Collector::new(namespace, list).check(pools, meter).await
 }

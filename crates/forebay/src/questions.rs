@@ -4,6 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::ConsistencyArgument;
 
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct FsckQuestion {
+    /// All problems and remarks are sent, one by one, before the answer.
+    pub list: bool,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DirectoryQuestion {
     pub path: String,

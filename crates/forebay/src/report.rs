@@ -1,6 +1,7 @@
 //! Reports that the running process sends over its control socket, and their text.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use types::display::{Seconds, Size};
@@ -88,10 +89,34 @@ pub struct PoolReport {
 pub struct FsckReport {
     pub files: u64,
     pub replicas: u64,
-    /// Contradictions; each a sentence.
-    pub problems: Vec<String>,
-    /// Oddities that lose nothing, such as space that the next clean-up frees.
-    pub remarks: Vec<String>,
+    /// The first of the contradictions.
+    pub problems: Vec<Found>,
+    /// All contradictions.
+    pub problems_found: u64,
+    /// The first of the oddities that lose nothing, such as space that the next clean-up frees.
+    pub remarks: Vec<Found>,
+    pub remarks_found: u64,
+    /// The file with all of both.
+    pub list: Option<PathBuf>,
+}
+
+/// A problem or a remark of a check. In a list as JSON it is a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    #[serde(flatten)]
+    pub said: Said,
+    /// Number of the file that it is about, in hexadecimal.
+    pub file: Option<String>,
+    /// One of the names of that file. A byte that is no printable text is `\xHH`, a backslash is two.
+    pub path: Option<String>,
+}
+
+/// A sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Said {
+    Problem(String),
+    Remark(String),
 }
 
 impl StatusReport {
@@ -204,20 +229,47 @@ impl HttpReport {
 }
 
 impl FsckReport {
+    /// The last line says where all problems and remarks are, if they are not above.
     pub fn text(&self) -> String {
-        let mut out = String::new();
-        for problem in &self.problems {
-            out += &format!("problem: {problem}\n");
-        }
-        for remark in &self.remarks {
-            out += &format!("remark: {remark}\n");
-        }
-        let verdict = if self.problems.is_empty() {
-            "clean".to_owned()
-        } else {
-            format!("{} problems", self.problems.len())
+        let mut out: String =
+            self.problems.iter().chain(&self.remarks).map(|found| found.line() + "\n").collect();
+        let verdict = match self.problems_found {
+            0 => "clean".to_owned(),
+            problems => counted(problems, "problem", "problems"),
         };
-        out + &format!("{} files, {} replicas: {verdict}\n", self.files, self.replicas)
+        let untold_problems = self.problems_found - self.problems.len() as u64;
+        let untold_remarks = self.remarks_found - self.remarks.len() as u64;
+        for (untold, one, many) in
+            [(untold_problems, "problem", "problems"), (untold_remarks, "remark", "remarks")]
+        {
+            if untold > 0 {
+                out += &format!("and {}\n", counted(untold, &format!("more {one}"), &format!("more {many}")));
+            }
+        }
+        let place = match &self.list {
+            Some(list) if self.problems_found + self.remarks_found > 0 => {
+                format!("; the whole list is in {}", list.display())
+            }
+            None if untold_problems + untold_remarks > 0 => {
+                "; `forebay fsck --list FILE` writes the whole list to FILE".to_owned()
+            }
+            _ => String::new(),
+        };
+        let (files, replicas) =
+            (counted(self.files, "file", "files"), counted(self.replicas, "replica", "replicas"));
+        out + &format!("{files}, {replicas}: {verdict}{place}\n")
+    }
+}
+
+impl Found {
+    /// As people read it, without a line feed.
+    pub fn line(&self) -> String {
+        let (class, text) = match &self.said {
+            Said::Problem(text) => ("problem", text),
+            Said::Remark(text) => ("remark", text),
+        };
+        let path = self.path.as_ref().map(|path| format!(": {path}")).unwrap_or_default();
+        format!("{class}: {text}{path}")
     }
 }
 
@@ -248,6 +300,33 @@ mod tests {
         let (name, address) = ("client".to_owned(), "address".to_owned());
         let client = ClientView { name, address, ..ClientView::default() };
         assert_eq!(further(ClientReport::default(), client), ["sessions"]);
+    }
+
+    fn found(number: u64) -> Found {
+        let said = Said::Problem(format!("file {number} is lost"));
+        Found { said, file: Some(number.to_string()), path: Some(format!("/{number}")) }
+    }
+
+    #[test]
+    fn the_last_line_of_a_check_says_where_the_whole_list_is() {
+        let mut report = FsckReport { files: 1, replicas: 2, ..FsckReport::default() };
+        assert_eq!(report.text(), "1 file, 2 replicas: clean\n");
+        (report.problems, report.problems_found) = (vec![found(7)], 1);
+        let told = "problem: file 7 is lost: /7\n";
+        assert_eq!(report.text(), format!("{told}1 file, 2 replicas: 1 problem\n"));
+        report.problems_found = 5;
+        let more = format!("{told}and 4 more problems\n1 file, 2 replicas: 5 problems");
+        let advice = "; `forebay fsck --list FILE` writes the whole list to FILE\n";
+        assert_eq!(report.text(), format!("{more}{advice}"));
+        report.list = Some(PathBuf::from("lost"));
+        assert_eq!(report.text(), format!("{more}; the whole list is in lost\n"));
+    }
+
+    #[test]
+    fn a_problem_is_one_object_for_programs() {
+        let object = r#"{"problem":"file 7 is lost","file":"7","path":"/7"}"#;
+        assert_eq!(serde_json::to_string(&found(7)).unwrap(), object);
+        assert_eq!(serde_json::from_str::<Found>(object).unwrap(), found(7));
     }
 
     #[test]

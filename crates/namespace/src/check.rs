@@ -323,6 +323,31 @@ impl Problem {
             Problem::Usage { .. } => Kind::Usage,
         }
     }
+
+    /// The file or directory with the problem, for people who look for it; of a name its directory.
+    pub fn file(&self) -> Option<FileId> {
+        match *self {
+            Problem::Database(_) | Problem::NoRoot | Problem::Totals { .. } => None,
+            Problem::NameOfNothing { dir, .. }
+            | Problem::NameInNoDirectory { dir, .. }
+            | Problem::DirectoryNames { dir, .. }
+            | Problem::WrongParent { dir, .. }
+            | Problem::Unreachable { dir }
+            | Problem::DeltaOfNothing { dir }
+            | Problem::AccountOfNothing { dir, .. } => Some(dir),
+            Problem::Nameless { file, .. }
+            | Problem::LinkCount { file, .. }
+            | Problem::WrongHome { file, .. }
+            | Problem::LocationOfNothing { file, .. }
+            | Problem::StrangeReplica { file, .. }
+            | Problem::Placement { file, .. }
+            | Problem::SymlinkWithoutTarget { file }
+            | Problem::RowsOfNothing { file, .. }
+            | Problem::RowsMissing { file, .. }
+            | Problem::Unnamed { file, .. } => Some(file),
+            Problem::Usage { account, .. } => (account.scope == Scope::Tree).then_some(FileId(account.id)),
+        }
+    }
 }
 
 /// All kinds, of one state.

@@ -59,7 +59,7 @@ mod uploads;
 mod written;
 mod xattrs;
 
-pub use check::{Kind as ProblemKind, Problem};
+pub use check::{Kind as ProblemKind, PROBLEMS_MAX, Problem};
 pub use config::{Config, Database, GROUP_LEN_MAX, Server, Sync};
 pub use counts::{CacheFigures, Figures, QuestionFigures};
 pub use describe::{DescribedPage, Describer};

@@ -61,8 +61,12 @@ pub const FSCK: &str = concat!(
 The instance may be running or stopped; with --repair it must be stopped. Run the command as the owner of the data
 directory.
 
+The first 1,000 problems and the first 1,000 remarks are printed. --list FILE replaces FILE when the check is complete.
+With --repair, FILE has the problems that are left.
+
 Examples:
   forebay fsck --config /etc/forebay/forebay.toml
+  forebay fsck --list /tmp/problems --config /etc/forebay/forebay.toml
   forebay fsck --repair --config /etc/forebay/forebay.toml
 
 ",

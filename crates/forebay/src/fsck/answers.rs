@@ -53,7 +53,7 @@ impl<R: BufRead, W: Write> Answers<R, W> {
         price: Price,
         agreed: bool,
     ) -> Result<bool> {
-        writeln!(self.output, "{count} {title}:")?;
+        writeln!(self.output, "{title}: {count}")?;
         for problem in problems.iter().take(EXAMPLES) {
             writeln!(self.output, "  {problem}")?;
         }
@@ -136,6 +136,6 @@ mod tests {
     #[test]
     fn three_examples_are_shown() {
         let shown = asked("n\n", Mood::Asking, &[NOTHING]).1;
-        assert!(shown.contains("5 things:") && shown.contains("problem 2") && !shown.contains("problem 3"));
+        assert!(shown.contains("things: 5\n") && shown.contains("problem 2") && !shown.contains("problem 3"));
     }
 }

@@ -10,24 +10,23 @@ use api::{
     Account, Birth, FileLocations, Locality, Locations, Namespace, NamespaceError, Pool, Quotas,
     ReplicaFacts, ReplicaRef, ReplicaState,
 };
-use namespace::{Problem, SqlNamespace};
+use namespace::SqlNamespace;
 use pool::{Found, FoundReplica, LocalPool, ProblemKind};
+use tokio::sync::mpsc;
 use types::{FileId, FileKind, PoolId};
 
+use super::findings::{Finding, Findings};
 use crate::progress::Meter;
 
 const PAGE: usize = 1024;
-/// Of each kind and pool.
-const REMARKS_MAX: usize = 1000;
+/// Findings of a pool that wait to be taken.
+const WAITING_MAX: usize = 64;
 
-pub struct Findings {
+/// Numbers of what a check has looked at.
+#[derive(Default)]
+pub struct Compared {
     pub files: u64,
     pub replicas: u64,
-    pub of_namespace: Vec<Problem>,
-    pub of_pools: Vec<PoolProblem>,
-    /// Entries of pools that are no intact replicas, described for people: no repair of them is known.
-    pub unreadable: Vec<String>,
-    pub remarks: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +137,22 @@ impl fmt::Display for PoolProblem {
     }
 }
 
+impl PoolProblem {
+    /// The file that lacks data or has too much.
+    pub fn file(&self) -> FileId {
+        match *self {
+            PoolProblem::NoSuchPool { file, .. }
+            | PoolProblem::Missing { file, .. }
+            | PoolProblem::Short { file, .. }
+            | PoolProblem::OtherBirth { file, .. }
+            | PoolProblem::OtherFile { file, .. }
+            | PoolProblem::NoPlace { file, .. }
+            | PoolProblem::NoneGood { file, .. } => file,
+            PoolProblem::Unknown { facts, .. } => facts.file,
+        }
+    }
+}
+
 fn name_of(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "regular file",
@@ -156,7 +171,38 @@ pub async fn compare(
     namespace: &Arc<SqlNamespace>,
     pools: &[Arc<LocalPool>],
     meter: &Arc<Meter>,
-) -> Result<Findings> {
+    findings: &mut dyn Findings,
+) -> Result<Compared> {
+    check_namespace(namespace, meter, findings).await?;
+    let mut compared = Compared::default();
+    let replicas = collect_replicas(pools, &mut compared, meter, findings).await?;
+    let known = compare_files(namespace, pools, &replicas, &mut compared, meter, findings).await?;
+    for pool in pools {
+        let of_pool = replicas.get(&pool.id()).into_iter().flat_map(HashMap::values);
+        let mut strays: Vec<_> =
+            of_pool.filter(|facts| !known.contains(&(facts.file, pool.id()))).copied().collect();
+        strays.sort_unstable_by_key(|facts| facts.file);
+        for facts in strays {
+            require_wanted(meter)?;
+            let finding = match owner(namespace, pool, &facts).await {
+                Ok(None) => continue,
+                Ok(Some(of)) => Finding::OfPool(PoolProblem::Unknown { facts, pool: pool.id(), of }),
+                Err(error) => {
+                    let of = format!("{} has a replica of {}", pool.id(), facts.file);
+                    Finding::Unreadable(format!("{of}; looked at again: {error}"), Some(facts.file))
+                }
+            };
+            findings.take(finding).await?;
+        }
+    }
+    Ok(compared)
+}
+
+async fn check_namespace(
+    namespace: &Arc<SqlNamespace>,
+    meter: &Arc<Meter>,
+    findings: &mut dyn Findings,
+) -> Result<()> {
     let (checked, counted) = (Arc::clone(namespace), Arc::clone(meter));
     meter.begin_items("checking the namespace", Some(namespace::ProblemKind::ALL.len() as u64));
     let problems = tokio::task::spawn_blocking(move || {
@@ -165,16 +211,29 @@ pub async fn compare(
             if counted.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     });
-    let problems = problems.await?.context("cannot check the namespace")?;
-    let mut found = Findings {
-        files: 0,
-        replicas: 0,
-        of_namespace: problems.ok_or_else(stopped)?,
-        of_pools: Vec::new(),
-        unreadable: Vec::new(),
-        remarks: Vec::new(),
-    };
-    let replicas = collect_replicas(pools, &mut found, meter).await?;
+    let problems = problems.await?.context("cannot check the namespace")?.ok_or_else(stopped)?;
+    for kind in namespace::ProblemKind::ALL {
+        let told = problems.iter().filter(|problem| problem.kind() == kind).count();
+        if told >= namespace::PROBLEMS_MAX {
+            let remark = format!("{told} problems are told of {}; there may be more", kind.title());
+            findings.take(Finding::Remark(remark, None)).await?;
+        }
+    }
+    for problem in problems {
+        findings.take(Finding::OfNamespace(problem)).await?;
+    }
+    Ok(())
+}
+
+/// The places of all files.
+async fn compare_files(
+    namespace: &Arc<SqlNamespace>,
+    pools: &[Arc<LocalPool>],
+    replicas: &Replicas,
+    compared: &mut Compared,
+    meter: &Arc<Meter>,
+    findings: &mut dyn Findings,
+) -> Result<HashSet<(FileId, PoolId)>> {
     // Without an answer the remaining time is not known.
     let counted = namespace.counted(Account::tree(FileId::ROOT)).await.ok();
     meter.begin_items("comparing files", counted.and_then(|counted| counted.files.try_into().ok()));
@@ -186,38 +245,23 @@ pub async fn compare(
         after = last.attributes.file;
         for entry in &files {
             require_wanted(meter)?;
-            found.files += 1;
+            compared.files += 1;
             meter.add(1);
             known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
-            for problem in look_at_file(entry, &replicas) {
-                match is_settled(namespace, pools, &problem).await {
-                    Ok(true) => {}
-                    Ok(false) => found.of_pools.push(problem),
-                    Err(error) => found.unreadable.push(format!("{problem}; looked at again: {error}")),
-                }
+            for problem in look_at_file(entry, replicas) {
+                let finding = match is_settled(namespace, pools, &problem).await {
+                    Ok(true) => continue,
+                    Ok(false) => Finding::OfPool(problem),
+                    Err(error) => Finding::Unreadable(
+                        format!("{problem}; looked at again: {error}"),
+                        Some(problem.file()),
+                    ),
+                };
+                findings.take(finding).await?;
             }
         }
     }
-    for pool in pools {
-        let of_pool = replicas.get(&pool.id()).into_iter().flat_map(HashMap::values);
-        let mut strays: Vec<_> =
-            of_pool.filter(|facts| !known.contains(&(facts.file, pool.id()))).copied().collect();
-        strays.sort_unstable_by_key(|facts| facts.file);
-        for facts in strays {
-            require_wanted(meter)?;
-            match owner(namespace, pool, &facts).await {
-                Ok(None) => {}
-                Ok(Some(of)) => {
-                    found.of_pools.push(PoolProblem::Unknown { facts, pool: pool.id(), of });
-                }
-                Err(error) => {
-                    let of = format!("{} has a replica of {}", pool.id(), facts.file);
-                    found.unreadable.push(format!("{of}; looked at again: {error}"));
-                }
-            }
-        }
-    }
-    Ok(found)
+    Ok(known)
 }
 
 fn require_wanted(meter: &Meter) -> Result<()> {
@@ -320,65 +364,61 @@ async fn look(pool: &Arc<LocalPool>, file: FileId) -> Result<Result<FoundReplica
 /// As the files themselves are: an index may lack some.
 async fn collect_replicas(
     pools: &[Arc<LocalPool>],
-    found: &mut Findings,
+    compared: &mut Compared,
     meter: &Arc<Meter>,
+    findings: &mut dyn Findings,
 ) -> Result<Replicas> {
     let mut all = HashMap::new();
     for pool in pools {
         meter.begin_items(format!("reading replicas of {}", pool.id()), Some(pool.status().replicas));
         let (read, counted) = (Arc::clone(pool), Arc::clone(meter));
-        let read = tokio::task::spawn_blocking(move || read_pool(&read, &counted)).await?;
-        let OfPool { replicas, others, unreadable, remarks } =
-            read.with_context(|| format!("cannot read {}", pool.id()))?;
-        found.replicas += (replicas.len() + others.len()) as u64;
-        found.of_pools.extend(others);
-        found.unreadable.extend(unreadable);
-        found.remarks.extend(remarks);
+        let (sender, mut found) = mpsc::channel(WAITING_MAX);
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut tell = |finding| sender.blocking_send(finding).map_err(|_| stopped());
+            read_pool(&read, &counted, &mut tell)
+        });
+        while let Some(finding) = found.recv().await {
+            // Of another file, and so not among those that are compared.
+            compared.replicas += u64::from(matches!(finding, Finding::OfPool(_)));
+            findings.take(finding).await?;
+        }
+        let replicas = reading.await?.with_context(|| format!("cannot read {}", pool.id()))?;
+        compared.replicas += replicas.len() as u64;
         all.insert(pool.id(), replicas);
     }
     Ok(all)
 }
 
-#[derive(Default)]
-struct OfPool {
-    replicas: HashMap<FileId, ReplicaFacts>,
-    /// In the places of other files.
-    others: Vec<PoolProblem>,
-    unreadable: Vec<String>,
-    remarks: Vec<String>,
-}
-
-fn read_pool(pool: &LocalPool, meter: &Meter) -> Result<OfPool> {
-    let (id, mut read) = (pool.id(), OfPool::default());
+/// The replicas in the places of their files. All others are told.
+fn read_pool(
+    pool: &LocalPool,
+    meter: &Meter,
+    tell: &mut dyn FnMut(Finding) -> Result<()>,
+) -> Result<HashMap<FileId, ReplicaFacts>> {
+    let (id, mut replicas) = (pool.id(), HashMap::new());
     for found in pool::scan(pool.dir())? {
         require_wanted(meter)?;
         meter.add(1);
         match found {
             Found::Replica(FoundReplica { facts, broken, .. }) => {
-                read.replicas.insert(facts.file, facts);
-                if broken && read.remarks.len() < REMARKS_MAX {
+                replicas.insert(facts.file, facts);
+                if broken {
                     let file = facts.file;
                     let remark = "lost data that was written to it, as its writer was told, and takes no more until it is removed";
-                    read.remarks.push(format!("{id}: the replica of {file} {remark}"));
+                    tell(Finding::Remark(format!("{id}: the replica of {file} {remark}"), Some(file)))?;
                 }
             }
             Found::Problem(pool::Problem { kind: ProblemKind::OtherFile { file, of }, .. }) => {
-                read.others.push(PoolProblem::OtherFile { file, pool: id, of });
+                tell(Finding::OfPool(PoolProblem::OtherFile { file, pool: id, of }))?;
             }
             Found::Problem(problem) if problem.kind.is_left_by_a_kill() => {}
             Found::Problem(problem) if problem.kind == ProblemKind::Stray => {
-                if read.remarks.len() < REMARKS_MAX {
-                    read.remarks.push(format!("{id}: {problem}"));
-                }
+                tell(Finding::Remark(format!("{id}: {problem}"), None))?;
             }
-            Found::Problem(problem) => {
-                if read.unreadable.len() < REMARKS_MAX {
-                    read.unreadable.push(format!("{id}: {problem}"));
-                }
-            }
+            Found::Problem(problem) => tell(Finding::Unreadable(format!("{id}: {problem}"), None))?,
         }
     }
-    Ok(read)
+    Ok(replicas)
 }
 
 #[cfg(test)]
@@ -474,8 +514,14 @@ mod tests {
         let pool = pool.unwrap();
         std::fs::write(dir.path().join("data").join("stray"), "").unwrap();
         let meter = Meter::default();
-        assert_eq!(read_pool(&pool, &meter).unwrap().remarks.len(), 1);
+        let mut told = 0;
+        let mut tell = |_| {
+            told += 1;
+            Ok(())
+        };
+        read_pool(&pool, &meter, &mut tell).unwrap();
         meter.stop();
-        assert_eq!(read_pool(&pool, &meter).err().unwrap().to_string(), "the check was stopped");
+        let stopped = read_pool(&pool, &meter, &mut tell).err().unwrap();
+        assert_eq!((stopped.to_string().as_str(), told), ("the check was stopped", 1));
     }
 }

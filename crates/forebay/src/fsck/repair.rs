@@ -16,11 +16,14 @@ use types::{FileId, PoolId};
 
 use super::answers::{Answers, Price, of_person};
 use super::compare::{Owner, PoolProblem, compare};
+use super::findings::{Finding, Findings};
+use super::list::List;
 use super::log::Log;
 use crate::cli::FsckArguments;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
+use crate::output::counted;
 use crate::progress::{Meter, Shown};
 use crate::report::FsckReport;
 use crate::services::Services;
@@ -29,7 +32,8 @@ use crate::system::SystemRandom;
 /// As many as the namespace tells of one kind.
 const TOLD_MAX: usize = 10_000;
 
-pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
+/// `list` gets what is left at the end.
+pub fn run(arguments: &FsckArguments, config: &Config, list: Option<&mut List>) -> Result<FsckReport> {
     let mut answers = of_person(arguments.yes)?;
     if control::ask::<serde_json::Value>(&config.data, Request::Status)?.is_some() {
         bail!("{} is in use by a running server; stop it, then repair", config.data.display());
@@ -43,17 +47,18 @@ pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
         let shown = Shown::of(&meter, arguments.progress);
         meter.begin("opening namespace and pools");
         let services = runtime.block_on(super::open(&data, config))?;
-        let found = runtime.block_on(async {
-            let found = compare(&services.namespace, &services.local_pools, &meter).await;
+        let mut found = OfPools(Vec::new());
+        runtime.block_on(async {
+            let compared = compare(&services.namespace, &services.local_pools, &meter, &mut found).await;
             services.namespace.close().await;
-            found
+            compared
         })?;
         // Before questions are asked.
         drop(shown);
         let handle = runtime.handle().clone();
         let (answers, log) = (&mut answers, &mut log);
         let mut work = Work { arguments, data: &data, services: &services, handle, answers, log, made: 0 };
-        let done = work.repair(&found.of_pools);
+        let done = work.repair(&found.0);
         made += work.made;
         runtime.block_on(services.close());
         drop(services);
@@ -62,9 +67,23 @@ pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
         }
     }
     if made > 0 {
-        eprintln!("{made} repairs, which are listed in {}", log.path.display());
+        let repairs = counted(made, "repair is", "repairs are");
+        eprintln!("{repairs} listed in {}", log.path.display());
     }
-    runtime.block_on(super::check_opened(&data, config, arguments.progress))
+    runtime.block_on(super::check_opened(&data, config, arguments.progress, list))
+}
+
+/// The problems that a repair looks for: those of the namespace it asks for again, kind by kind.
+struct OfPools(Vec<PoolProblem>);
+
+#[async_trait::async_trait]
+impl Findings for OfPools {
+    async fn take(&mut self, finding: Finding) -> Result<()> {
+        if let Finding::OfPool(problem) = finding {
+            self.0.push(problem);
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

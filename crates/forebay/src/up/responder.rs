@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use types::Clock;
 
 use super::Services;
-use crate::control::Request;
+use crate::control::{Items, Request};
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
 use crate::dir::create::Layer;
@@ -138,7 +138,7 @@ impl Responder {
     }
 
     /// A disabled pool too: its files are still there.
-    async fn check(&self, meter: &Arc<Meter>) -> Result<FsckReport> {
+    async fn check(&self, meter: &Arc<Meter>, list: Option<Items>) -> Result<FsckReport> {
         let listed = self.pool_map.list().ids();
         let pools = self.local_pools.iter().filter(|pool| listed.contains(&pool.id()));
         let (pools, namespace): (Vec<_>, _) = (pools.cloned().collect(), Arc::clone(&self.namespace));
@@ -148,7 +148,7 @@ impl Responder {
         // A task: dropped with its connection, the check would give up its turn before its thread has ended.
         let check = tokio::spawn(async move {
             let _turn = turn;
-            fsck::check(&namespace, &pools, &meter).await
+            fsck::check(&namespace, &pools, &meter, list).await
         });
         check.await?
     }
@@ -222,7 +222,7 @@ impl Responder {
 
 #[async_trait::async_trait]
 impl crate::control::Responder for Responder {
-    async fn respond(&self, request: Request, meter: &Arc<Meter>) -> Result<serde_json::Value> {
+    async fn respond(&self, request: Request, meter: &Arc<Meter>, items: Items) -> Result<serde_json::Value> {
         Ok(match request {
             Request::Status => serde_json::to_value(self.status())?,
             Request::Describe => serde_json::to_value(self.naming.tell_all(meter).await?.files)?,
@@ -242,7 +242,10 @@ impl crate::control::Responder for Responder {
                 let keys = Arc::clone(&self.keys);
                 serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?
             }
-            Request::Fsck => serde_json::to_value(self.check(meter).await?)?,
+            Request::Fsck(question) => {
+                let list = question.list.then_some(items);
+                serde_json::to_value(self.check(meter, list).await?)?
+            }
         })
     }
 }

@@ -181,7 +181,7 @@ fn an_adoption_that_was_broken_off_is_begun_again() {
 }
 
 /// Its names, without its data.
-fn import(instance: &Instance, tree: &Path) -> Output {
+pub fn import(instance: &Instance, tree: &Path) -> Output {
     let listing = tree.with_file_name("listing");
     let find =
         Command::new("find").arg(tree).args(["-printf", ::namespace::import::PRINTF]).output().unwrap();

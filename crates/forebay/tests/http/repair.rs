@@ -1,12 +1,16 @@
 //! `forebay fsck --repair` on an instance whose namespace and pools have come apart.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use nfs4::{LayoutIomode4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, StableHow4};
+use serde_json::{Value, json};
 use testkit::nfs_client::NfsClient;
 use testkit::postgres::Cluster;
 
+use crate::adopt::import;
 use crate::dav::hrefs;
 use crate::server::{Instance, Server, status_of};
 use crate::set_back::copy_all;
@@ -57,7 +61,7 @@ fn replicas_that_a_restored_namespace_does_not_know_come_back_in_lost_and_found(
     assert!(!output.status.success() && told(&output).contains("does not place there"), "{}", told(&output));
     let output = fsck(&instance, &["--repair", "--yes"]);
     assert!(output.status.success(), "{}", told(&output));
-    assert!(told(&output).contains("1 replicas of no file"), "{}", told(&output));
+    assert!(told(&output).contains("replicas of no file: 1"), "{}", told(&output));
     let log = std::fs::read_to_string(instance.data().join("fsck.log")).unwrap();
     assert!(log.contains(&format!("it is /lost+found/pool-0/{late}")), "{log}");
     assert_clean(&instance);
@@ -265,7 +269,7 @@ fn a_replica_of_another_birth_goes_to_lost_and_found_and_its_file_stays_an_error
     label_as_of_another_birth(&instance.replicas()[0]);
     let output = fsck(&instance, &["--repair", "--yes", "--delete-unknown-replicas"]);
     let left = told(&output);
-    assert!(!output.status.success() && left.contains("1 problems"), "{left}");
+    assert!(!output.status.success() && left.contains(": 1 problem\n"), "{left}");
     assert!(left.contains("has 3000 bytes, and pool-0 has no replica"), "{left}");
     let errors = &["data of a file is missing", "find the data of the file"];
     let mut server = instance.up();
@@ -301,7 +305,7 @@ fn exchanged_replicas_go_where_they_belong_and_copies_to_lost_and_found() {
     assert!(told(&output).matches("lies the replica of").count() == 3, "{}", told(&output));
     let output = fsck(&instance, &["--repair", "--yes"]);
     let left = told(&output);
-    assert!(left.contains("1 problems") && left.contains("has 1000 bytes, and pool-0 has no"), "{left}");
+    assert!(left.contains(": 1 problem\n") && left.contains("has 1000 bytes, and pool-0 has no"), "{left}");
     let mut server = instance.up();
     server.expect_errors(&["data of a file is missing", "find the data of the file"]);
     for (path, length) in [("/one", 3000), ("/other", 2000), ("/copied", 1500)] {
@@ -309,6 +313,64 @@ fn exchanged_replicas_go_where_they_belong_and_copies_to_lost_and_found() {
     }
     assert_eq!(server.status_of("GET", "/under"), 500);
     assert_eq!(set_aside(&server), [vec![7; 1500]]);
+}
+
+/// The output of `fsck` with these options, and the lines of the list that it writes.
+fn listed(instance: &Instance, options: &[&str]) -> (String, Vec<String>) {
+    let list = instance.data().with_file_name("list of problems");
+    let output = fsck(instance, &[&["--list", list.to_str().unwrap()], options].concat());
+    assert!(!output.status.success(), "{}", told(&output));
+    let lines = std::fs::read_to_string(&list).unwrap().lines().map(str::to_owned).collect();
+    std::fs::remove_file(list).unwrap();
+    (String::from_utf8(output.stdout).unwrap(), lines)
+}
+
+/// A disk that was lost had more files than the check told, and their names had to be searched by a walk over a mount.
+fn assert_list_has_all(instance: &Instance, files: &[String]) {
+    let list = instance.data().with_file_name("list of problems");
+    let (text, mut lines) = listed(instance, &[]);
+    let path = |line: &String| line.split_once("lies on no pool: ").expect(line).1.to_owned();
+    lines.sort_unstable_by_key(path);
+    assert!(lines[0].starts_with("problem: file 00"), "{}", lines[0]);
+    assert_eq!(lines.iter().map(path).collect::<Vec<_>>(), files);
+    let (shown, last) = text.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(shown.matches("problem: file").count(), 1000);
+    assert!(shown.ends_with("\nand 501 more problems"), "{shown}");
+    assert!(last.ends_with(&format!("1501 problems; the whole list is in {}", list.display())), "{last}");
+
+    let (text, lines) = listed(instance, &["--json"]);
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let mut objects: Vec<Value> = lines.iter().map(|line| parsed(line)).collect();
+    objects.sort_unstable_by_key(|found| found["path"].to_string());
+    assert_eq!(objects.iter().map(|found| found["path"].as_str().unwrap()).collect::<Vec<_>>(), files);
+    let first = &objects[0];
+    let problem = format!("file {} has 4 bytes and lies on no pool", first["file"].as_str().unwrap());
+    assert_eq!(first["problem"], problem);
+    let report = parsed(&text);
+    assert_eq!((&report["problems_found"], &report["list"]), (&json!(1501), &json!(list)));
+    assert_eq!(report["problems"].as_array().unwrap().len(), 1000);
+
+    let output = fsck(instance, &[]);
+    let end = "1501 problems; `forebay fsck --list FILE` writes the whole list to FILE\n";
+    assert!(told(&output).ends_with(end), "{}", told(&output));
+}
+
+#[test]
+fn a_list_has_every_problem_with_its_path_on_a_stopped_and_on_a_running_instance() {
+    let instance = Instance::new("");
+    let tree = instance.data().with_file_name("tree");
+    std::fs::create_dir_all(tree.join("run 7")).unwrap();
+    let mut files: Vec<String> = (0..1500).map(|number| format!("/run 7/{number:04}")).collect();
+    for file in &files {
+        std::fs::write(tree.join(&file[1..]), "data").unwrap();
+    }
+    std::fs::write(tree.join(OsStr::from_bytes(b"run 7/odd\n\xff")), "data").unwrap();
+    files.push(r"/run 7/odd\x0a\xff".to_owned());
+    assert!(import(&instance, &tree).status.success());
+    assert_list_has_all(&instance, &files);
+    let server = instance.up();
+    assert_list_has_all(&instance, &files);
+    drop(server);
 }
 
 #[test]
