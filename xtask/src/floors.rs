@@ -40,6 +40,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("durable", Floor::Shell),
     ("http-server", Floor::Shell),
     ("http-client", Floor::Shell),
+    ("splice", Floor::Shell),
     ("io-engine", Floor::Service),
     ("pool", Floor::Service),
     ("namespace", Floor::Service),
@@ -63,6 +64,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("der", "types", "the calendar of GeneralizedTime is the one of all crates"),
     ("http-server", "durable", "files that are replaced are watched in one place"),
+    ("http-server", "splice", "files go to sockets in one way, behind HTTP and behind NFS"),
     ("pool", "io-engine", "the engine is the pool's own way to its disks"),
     (
         "nfs4-state",

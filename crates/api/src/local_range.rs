@@ -1,4 +1,4 @@
-//! Bytes of a replica that lie in a file of this host, to be moved by `sendfile(2)`.
+//! Bytes of a replica that lie in a file of this host, to be moved to a socket within the kernel.
 //!
 //! An optional capability of an open replica. A pool on another host has none, and its replicas are read.
 

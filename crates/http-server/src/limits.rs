@@ -36,6 +36,8 @@ pub struct Limits {
     pub drained_bytes_max: u64,
     /// Threads that send files whose pages are not in memory.
     pub file_senders_max: usize,
+    /// Pipes that files go through, of 1 MiB and two descriptors each; a response beyond them goes by `sendfile(2)`.
+    pub pipes_max: usize,
     /// Free buffers for request bodies that are kept for the next.
     pub buffers_bytes_max: usize,
     /// Of what is kept for clients in memory, of all connections together, and of one of them: responses on their way;
@@ -62,6 +64,7 @@ impl Default for Limits {
             stop_time: Duration::from_secs(10),
             drained_bytes_max: 64 << 10,
             file_senders_max: 16,
+            pipes_max: 32,
             buffers_bytes_max: 32 << 20,
             memory_bytes_max: 64 << 20,
             connection_bytes_max: 4 << 20,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use splice::Pipes;
 use tokio::sync::Semaphore;
 
 use crate::admission::Admission;
@@ -27,6 +28,8 @@ pub(crate) struct ListenerState {
     pub windows: Arc<Budget>,
     pub h2_connections: Arc<Admission>,
     pub file_senders: Semaphore,
+    /// Of files on their way to plain connections.
+    pub pipes: Arc<Pipes>,
     pub clock: DateClock,
 }
 
@@ -44,6 +47,7 @@ impl ListenerState {
             windows: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),
             h2_connections: Admission::new(limits.h2_connections_max),
             file_senders: Semaphore::new(limits.file_senders_max),
+            pipes: Pipes::new(limits.pipes_max),
             clock: DateClock::default(),
         })
     }

@@ -21,7 +21,7 @@ impl Stream {
         }
     }
 
-    /// The socket, if files can be sent to it by `sendfile(2)`.
+    /// The socket, if files can be sent to it within the kernel.
     pub fn plain(&self) -> Option<&TcpStream> {
         match self {
             Stream::Plain(stream) => Some(stream),

@@ -1,17 +1,17 @@
-//! Files onto TCP without a copy in user space.
+//! Files onto TCP without a copy in user space: through a pipe (`splice`), or by `sendfile(2)` where all pipes are in use.
 //!
-//! `sendfile(2)` waits for the disk although the socket does not block, so it is called on a worker of the runtime only
-//! while the file's pages are in memory; else a thread does it. Looking at all of them costs a tenth of what sending them
-//! does, so what a full socket left over is looked at again only where the next call begins.
+//! Both wait for the disk although the socket does not block, so they are called on a worker of the runtime only while
+//! the file's pages are in memory; else a thread does it.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use api::LocalRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::Errno;
+use splice::{LOAD_BYTES_MAX, Load, Resident};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,9 +22,6 @@ use crate::listener_state::ListenerState;
 
 /// One call on a worker. Others wait for it, some tens of microseconds.
 const CALL_BYTES_MAX: u64 = 1 << 20;
-/// Whether pages are in memory is looked at once in so many bytes: what is read, and what is dropped, is of about this
-/// size.
-const PROBE_EVERY_BYTES: u64 = 128 << 10;
 /// After so many bytes a thread is asked whether it still has to be one.
 const TURN_BYTES_MAX: u64 = 8 << 20;
 /// A thread waits for so long, and so often in a turn, for a client that does not keep up.
@@ -54,10 +51,11 @@ pub(crate) async fn send(
         timeout(shared.limits.write_time, stream.writable()).await.map_err(io::Error::from)??;
         let Some(range) = stretch.local_range() else { return Ok(Sent::Unsendable) };
         let count = stretch.length.min(CALL_BYTES_MAX);
-        let turn = if resident.covers(range.file(), range.offset(), count) {
-            send_here(stream, range.file(), range.offset(), count)?
-        } else {
-            send_in_thread(stream, Arc::clone(&range), stretch.length, shared).await?
+        let is_resident = resident.covers(range.file(), range.offset(), count);
+        let turn = match (shared.pipes.take(), is_resident) {
+            (Some(load), _) => send_through(load, stream, (&range, count, is_resident), shared).await?,
+            (None, true) => send_here(stream, range.file(), range.offset(), count)?,
+            (None, false) => send_in_thread(stream, Arc::clone(&range), stretch.length, shared).await?,
         };
         if turn.bytes > 0 {
             stretch.advance(turn.bytes);
@@ -77,38 +75,41 @@ pub(crate) async fn send(
     Ok(Sent::All)
 }
 
-/// How far the pages of a file that is being sent are known to be in memory.
-#[derive(Default)]
-struct Resident {
-    /// Up to here every probe of this call or an earlier one was in memory.
-    until: u64,
-}
-
-impl Resident {
-    /// Every probe reads one byte if that can be done without waiting. If an earlier call probed the range, and then
-    /// found the socket full, only its beginning is probed: if pages are dropped meanwhile, the first of them is there.
-    fn covers(&mut self, file: BorrowedFd<'_>, offset: u64, count: u64) -> bool {
-        let mut byte = [0];
-        // Behind the end of the file, the read succeeds without waiting.
-        let mut probe =
-            |at| preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok();
-        let end = offset + count;
-        if !probe(offset) {
-            self.until = 0;
-            return false;
+/// Sends as much as one pipe takes.
+async fn send_through(
+    mut load: Load,
+    stream: &TcpStream,
+    (range, count, is_resident): (&Arc<dyn LocalRange>, u64, bool),
+    shared: &ListenerState,
+) -> Result<Turn, SendError> {
+    let count = count.min(LOAD_BYTES_MAX as u64) as usize;
+    let filled = if is_resident {
+        load.fill(range.file(), range.offset(), count)
+    } else {
+        let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
+        let range = Arc::clone(range);
+        let fill = move || {
+            let filled = load.fill(range.file(), range.offset(), count);
+            (load, filled)
+        };
+        let (filled_load, filled) = tokio::task::spawn_blocking(fill).await.map_err(io::Error::other)?;
+        load = filled_load;
+        filled
+    };
+    let bytes = match of_call(filled) {
+        Ok(bytes) => bytes,
+        Err(errno) => return Ok(Turn { bytes: 0, end: Some(errno) }),
+    };
+    while load.bytes() > 0 {
+        timeout(shared.limits.write_time, stream.writable()).await.map_err(io::Error::from)??;
+        let sent = stream.try_io(Interest::WRITABLE, || load.send(stream).map_err(io::Error::from));
+        match sent {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(SendError::Gone(error)),
         }
-        let mut known = offset.max(self.until);
-        while known < end {
-            let at = (known / PROBE_EVERY_BYTES + 1) * PROBE_EVERY_BYTES;
-            if !probe(at.min(end) - 1) {
-                self.until = 0;
-                return false;
-            }
-            known = at.min(end);
-        }
-        self.until = end;
-        true
     }
+    Ok(Turn { bytes, end: None })
 }
 
 fn of_call(called: rustix::io::Result<usize>) -> Result<u64, Errno> {
@@ -174,39 +175,4 @@ fn send_blocking(socket: &OwnedFd, range: &dyn LocalRange, length: u64) -> Turn 
 fn has_room(socket: impl AsFd, wait: Timespec) -> bool {
     let mut asked = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
     matches!(poll(&mut asked, Some(&wait)), Ok(found) if found > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use rustix::fs::{Advice, fadvise, fstatfs, fsync};
-
-    use super::*;
-
-    const TMPFS: i64 = 0x0102_1994;
-
-    #[test]
-    fn dropped_pages_are_found_out() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![7; 1 << 20]).unwrap();
-        let file = OwnedFd::from(file);
-        let mut earlier = Resident::default();
-        assert!(earlier.covers(file.as_fd(), 0, 1 << 20) && earlier.covers(file.as_fd(), 300 << 10, 1 << 20));
-        assert!(
-            Resident::default().covers(file.as_fd(), (1 << 20) - 5, 100),
-            "the end is known without a disk"
-        );
-        fsync(&file).unwrap();
-        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        if fstatfs(&file).unwrap().f_type as i64 == TMPFS {
-            return;
-        }
-        assert!(
-            !earlier.covers(file.as_fd(), 300 << 10, 1 << 20),
-            "what was known does not count where the next call begins"
-        );
-        assert!(!Resident::default().covers(file.as_fd(), 0, 1 << 20));
-        assert!(!Resident::default().covers(file.as_fd(), 900 << 10, 10));
-    }
 }

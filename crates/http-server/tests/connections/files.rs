@@ -1,4 +1,4 @@
-//! Parts of replicas as bodies: by `sendfile` and by reading, whole and torn.
+//! Parts of replicas as bodies: within the kernel and by reading, whole and torn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,20 +49,24 @@ fn ranges() -> Vec<(u64, u64)> {
     ranges
 }
 
+/// By pipes, by `sendfile` where there are none, and through memory where there is no file.
 #[tokio::test]
 async fn all_ranges_arrive_whether_sent_or_read() {
     let data = pattern(4 << 20);
-    for replica in [FixedReplica::of(data.clone()), FixedReplica::in_file(&data)] {
-        let replica = Arc::new(replica);
-        let server = Server::start(serving(replica.clone(), ranges())).await;
-        let mut client = server.client().await;
-        let expected = expected(&data, &ranges());
-        for _ in 0..2 {
-            client.send(GET).await;
-            client.head().await;
-            assert!(client.exactly(expected.len()).await == expected);
+    let expected = expected(&data, &ranges());
+    for pipes_max in [0, 1] {
+        for replica in [FixedReplica::of(data.clone()), FixedReplica::in_file(&data)] {
+            let replica = Arc::new(replica);
+            let limits = Limits { pipes_max, ..Limits::default() };
+            let server = Server::with(serving(replica.clone(), ranges()), limits, None).await;
+            let mut client = server.client().await;
+            for _ in 0..2 {
+                client.send(GET).await;
+                client.head().await;
+                assert!(client.exactly(expected.len()).await == expected);
+            }
+            assert_eq!(replica.sent_bytes() > 0, replica.local_range(ByteRange::ALL).is_some());
         }
-        assert_eq!(replica.sent_bytes() > 0, replica.local_range(ByteRange::ALL).is_some());
     }
 }
 
@@ -107,23 +111,26 @@ async fn short_parts_and_the_text_between_them_arrive_in_their_order() {
 async fn a_hundred_megabytes_reach_a_slow_reader_unharmed() {
     let length = 100 << 20;
     let data = pattern(length);
-    let replica = Arc::new(FixedReplica::in_file(&data));
-    let server = Server::start(serving(replica.clone(), vec![(0, length as u64)])).await;
-    let mut client = server.client().await;
-    client.send(GET).await;
-    client.head().await;
-    let mut at = 0;
-    for step in [1, 1 << 20, 3, 10 << 20].into_iter().cycle() {
-        let step = step.min(length - at);
-        assert!(client.exactly(step).await == data[at..at + step], "differs behind {at}");
-        at += step;
-        if at == length {
-            break;
+    for pipes_max in [0, 1] {
+        let replica = Arc::new(FixedReplica::in_file(&data));
+        let limits = Limits { pipes_max, ..Limits::default() };
+        let server = Server::with(serving(replica.clone(), vec![(0, length as u64)]), limits, None).await;
+        let mut client = server.client().await;
+        client.send(GET).await;
+        client.head().await;
+        let mut at = 0;
+        for step in [1, 1 << 20, 3, 10 << 20].into_iter().cycle() {
+            let step = step.min(length - at);
+            assert!(client.exactly(step).await == data[at..at + step], "differs behind {at}");
+            at += step;
+            if at == length {
+                break;
+            }
+            // The sender finds the socket full, and room in it again.
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        // The sender finds the socket full, and room in it again.
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        assert_eq!(replica.sent_bytes(), length as u64);
     }
-    assert_eq!(replica.sent_bytes(), length as u64);
 }
 
 /// Its pages are dropped, so that a thread sends it.
@@ -132,14 +139,17 @@ async fn a_file_that_is_not_in_memory_arrives_as_well() {
     let length = 24 << 20;
     let data = pattern(length);
     let replica = Arc::new(FixedReplica::in_file(&data));
-    let range = replica.local_range(ByteRange::ALL).unwrap();
-    rustix::fs::fsync(range.file()).unwrap();
-    rustix::fs::fadvise(range.file(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let server = Server::start(serving(replica, vec![(0, length as u64)])).await;
-    let mut client = server.client().await;
-    client.send(GET).await;
-    client.head().await;
-    assert!(client.exactly(length).await == data);
+    for pipes_max in [0, 1] {
+        let range = replica.local_range(ByteRange::ALL).unwrap();
+        rustix::fs::fsync(range.file()).unwrap();
+        rustix::fs::fadvise(range.file(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let limits = Limits { pipes_max, ..Limits::default() };
+        let server = Server::with(serving(replica.clone(), vec![(0, length as u64)]), limits, None).await;
+        let mut client = server.client().await;
+        client.send(GET).await;
+        client.head().await;
+        assert!(client.exactly(length).await == data);
+    }
 }
 
 #[tokio::test]
