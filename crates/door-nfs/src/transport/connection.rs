@@ -4,7 +4,7 @@
 //! records that others add meanwhile. So a reply costs no wake-up of another task, and many replies go out in one call.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,12 +14,17 @@ use bytes::{Buf, Bytes};
 use nfs4_state::ConnectionId;
 use oncrpc::{CallHeader, Credential, OpaqueAuth, ReplyHeader, record_header};
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use splice::Load;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot};
 use xdr::{Decoder, Encoder, Xdr};
 
 use super::flight::CallPlace;
+use super::program::Results;
 
 /// Calls to the client under way on one connection.
 const CALLS_MAX: usize = 64;
@@ -27,6 +32,7 @@ const CALLS_MAX: usize = 64;
 const LOOKS: u32 = 3;
 /// Segments handed to the kernel at once.
 const SLICES_MAX: usize = 64;
+const RECORD_MARK_BYTES: usize = 4;
 
 pub(crate) struct Connection {
     id: ConnectionId,
@@ -50,7 +56,7 @@ struct Outgoing {
 }
 
 struct Message {
-    segments: Vec<Bytes>,
+    record: Results,
     /// Released when the message has gone to the socket.
     place: Option<CallPlace>,
 }
@@ -109,9 +115,9 @@ impl Connection {
         self.local
     }
 
-    /// Sends a record made of these segments; `place` is freed when it has gone out.
-    pub async fn send(&self, segments: Vec<Bytes>, place: CallPlace) {
-        self.enqueue(Message { segments, place: Some(place) }).await;
+    /// Sends a record; `place` is freed when it has gone out.
+    pub async fn send(&self, record: Results, place: CallPlace) {
+        self.enqueue(Message { record, place: Some(place) }).await;
     }
 
     /// Calls the client's program and waits for the results, at most until `deadline` has passed.
@@ -140,7 +146,7 @@ impl Connection {
         let exchanged = tokio::time::timeout(deadline, async {
             // In a task of its own: a writer that is dropped at the deadline would leave half a record behind.
             let (connection, message) =
-                (Arc::clone(self), Message { segments: with_record_mark(encoder), place: None });
+                (Arc::clone(self), Message { record: with_record_mark(encoder).into(), place: None });
             tokio::spawn(async move { connection.enqueue(message).await });
             tokio::select! {
                 answer = answer => answer.map_err(|_| CallError::Closed),
@@ -204,7 +210,7 @@ impl Connection {
         }
     }
 
-    async fn write_queued(&self, mut writer: OwnedWriteHalf) {
+    async fn write_queued(&self, writer: OwnedWriteHalf) {
         loop {
             let batch = {
                 let mut outgoing = self.outgoing.lock();
@@ -217,17 +223,19 @@ impl Connection {
                 }
                 let mut segments = 0;
                 let fits = |message: &&Message| {
-                    segments += message.segments.len();
+                    segments += message.record.segments.len();
                     segments <= SLICES_MAX
                 };
                 let count = outgoing.queue.iter().take_while(fits).count().max(1);
                 outgoing.queue.drain(..count).collect::<Vec<_>>()
             };
-            let mut segments: VecDeque<Bytes> =
-                batch.iter().flat_map(|message| message.segments.iter().cloned()).collect();
-            let is_in_the_way =
-                || batch.iter().filter_map(|message| message.place.as_ref()).any(CallPlace::is_in_the_way);
-            if !write_all(&mut writer, &mut segments, self.patience, &is_in_the_way).await {
+            let (mut parts, mut places) = (VecDeque::new(), Vec::new());
+            for Message { record, place } in batch {
+                put_parts(record, &mut parts);
+                places.extend(place);
+            }
+            let is_in_the_way = || places.iter().any(CallPlace::is_in_the_way);
+            if !write_all(writer.as_ref(), parts, self.patience, &is_in_the_way).await {
                 tracing::debug!(peer = %self.peer, "peer does not take its replies, cut the connection");
                 self.close();
                 return;
@@ -236,37 +244,94 @@ impl Connection {
     }
 }
 
+/// The parts of records, as they go to the socket in turn.
+enum OutgoingPart {
+    Bytes(Bytes),
+    /// A pipe with bytes of a file.
+    File(Load),
+}
+
+fn put_parts(record: Results, parts: &mut VecDeque<OutgoingPart>) {
+    let Results { segments, file } = record;
+    let mut segments: VecDeque<_> = segments.into();
+    if let Some((mut before, load)) = file {
+        while before > 0
+            && let Some(mut segment) = segments.pop_front()
+        {
+            let here = segment.split_to(before.min(segment.len()));
+            before -= here.len();
+            parts.push_back(OutgoingPart::Bytes(here));
+            if !segment.is_empty() {
+                segments.push_front(segment);
+            }
+        }
+        parts.push_back(OutgoingPart::File(load));
+    }
+    parts.extend(segments.into_iter().map(OutgoingPart::Bytes));
+}
+
 async fn write_all(
-    writer: &mut OwnedWriteHalf,
-    segments: &mut VecDeque<Bytes>,
+    socket: &TcpStream,
+    mut parts: VecDeque<OutgoingPart>,
     patience: Duration,
     is_in_the_way: &(dyn Fn() -> bool + Sync),
 ) -> bool {
-    while !segments.is_empty() {
-        let slices: Vec<_> = segments.iter().take(SLICES_MAX).map(|segment| IoSlice::new(segment)).collect();
-        let Some(mut written) = write_some(writer, &slices, patience, is_in_the_way).await else {
+    while let Some(front) = parts.front_mut() {
+        if let OutgoingPart::File(load) = front {
+            if load.bytes() == 0 {
+                parts.pop_front();
+            } else if write_some(socket, &mut || load.send(socket), patience, is_in_the_way).await.is_none() {
+                return false;
+            }
+            continue;
+        }
+        let slices: Vec<_> = parts.iter().map_while(as_slice).take(SLICES_MAX).collect();
+        // A head of few bytes goes with the file behind it, and not in a packet of its own.
+        let flags = if slices.len() < parts.len() { SendFlags::MORE } else { SendFlags::empty() };
+        let mut send =
+            || sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags | SendFlags::NOSIGNAL);
+        let Some(written) = write_some(socket, &mut send, patience, is_in_the_way).await else {
             return false;
         };
-        while let Some(front) = segments.front_mut() {
-            if written < front.len() {
-                front.advance(written);
-                break;
-            }
-            written -= front.len();
-            segments.pop_front();
-        }
+        advance(&mut parts, written);
     }
     true
 }
 
+fn as_slice(part: &OutgoingPart) -> Option<IoSlice<'_>> {
+    match part {
+        OutgoingPart::Bytes(bytes) => Some(IoSlice::new(bytes)),
+        OutgoingPart::File(_) => None,
+    }
+}
+
+fn advance(parts: &mut VecDeque<OutgoingPart>, mut written: usize) {
+    while let Some(OutgoingPart::Bytes(front)) = parts.front_mut() {
+        if written < front.len() {
+            front.advance(written);
+            return;
+        }
+        written -= front.len();
+        parts.pop_front();
+    }
+}
+
 /// `None`: the peer takes nothing. It has less patience where its replies are in the way of others.
 async fn write_some(
-    writer: &mut OwnedWriteHalf,
-    slices: &[IoSlice<'_>],
+    socket: &TcpStream,
+    send: &mut (dyn FnMut() -> Result<usize, Errno> + Send),
     patience: Duration,
     is_in_the_way: &(dyn Fn() -> bool + Sync),
 ) -> Option<usize> {
-    let writing = writer.write_vectored(slices);
+    let writing = async {
+        loop {
+            socket.writable().await?;
+            match socket.try_io(Interest::WRITABLE, || send().map_err(io::Error::from)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return sent,
+            }
+        }
+    };
     tokio::pin!(writing);
     for _ in 0..LOOKS {
         if let Ok(written) = tokio::time::timeout(patience / LOOKS, &mut writing).await {
@@ -279,6 +344,17 @@ async fn write_some(
     None
 }
 
+/// The record of a reply, with bytes of a file where it has some.
+pub(super) fn results_record(header: &ReplyHeader, results: Results) -> Results {
+    let Some((at, load)) = results.file else { return reply_record(header, results.segments).into() };
+    let mut encoder = Encoder::new();
+    header.encode(&mut encoder);
+    let at = RECORD_MARK_BYTES + encoder.len() + at;
+    encoder.put_raw_segments(results.segments);
+    let mark = record_header(encoder.len() + load.bytes());
+    Results { segments: marked(&mark, encoder), file: Some((at, load)) }
+}
+
 /// The record of a reply.
 pub(super) fn reply_record(header: &ReplyHeader, results: Vec<Bytes>) -> Vec<Bytes> {
     let mut encoder = Encoder::new();
@@ -289,14 +365,18 @@ pub(super) fn reply_record(header: &ReplyHeader, results: Vec<Bytes>) -> Vec<Byt
 
 /// One record in one fragment.
 fn with_record_mark(encoder: Encoder) -> Vec<Bytes> {
-    let mut segments = vec![Bytes::copy_from_slice(&record_header(encoder.len()))];
+    marked(&record_header(encoder.len()), encoder)
+}
+
+fn marked(mark: &[u8; RECORD_MARK_BYTES], encoder: Encoder) -> Vec<Bytes> {
+    let mut segments = vec![Bytes::copy_from_slice(mark)];
     segments.extend(encoder.into_segments());
     segments
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpListener;
     use tokio::time::Instant;
 
     use super::*;
@@ -307,12 +387,12 @@ mod tests {
     async fn borne(is_in_the_way: bool) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (_reader, mut writer) = listener.accept().await.unwrap().0.into_split();
+        let (writer, _) = listener.accept().await.unwrap();
         let data = vec![0; 1 << 20];
         loop {
             let begun = Instant::now();
-            let slices = [IoSlice::new(&data)];
-            if write_some(&mut writer, &slices, PATIENCE, &|| is_in_the_way).await.is_none() {
+            let mut send = || rustix::net::send(&writer, &data, SendFlags::NOSIGNAL);
+            if write_some(&writer, &mut send, PATIENCE, &|| is_in_the_way).await.is_none() {
                 return begun.elapsed();
             }
         }

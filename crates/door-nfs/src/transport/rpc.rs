@@ -11,10 +11,10 @@ use oncrpc::{
 use types::Identity;
 use xdr::Decoder;
 
-use super::connection::{Connection, reply_record};
+use super::connection::{Connection, reply_record, results_record};
 use super::flight::CallPlace;
 use super::gss::{self, Admission, Protection};
-use super::program::{Caller, GarbageArguments, Program};
+use super::program::{Caller, GarbageArguments, Program, Results};
 use crate::exports::{Claimed, View};
 use crate::security::Flavor;
 
@@ -53,27 +53,30 @@ pub(super) async fn answer<P: Program>(
     view: Option<Arc<View>>,
     call: Call,
     place: &mut CallPlace,
-) -> Option<Vec<Bytes>> {
+) -> Option<Results> {
     let (header, record, body) = match call {
         Call::Request { header, record, body } => (header, record, body),
-        Call::Refused(reply) => return Some(reply_record(&reply, Vec::new())),
+        Call::Refused(reply) => return Some(reply_record(&reply, Vec::new()).into()),
     };
     let Credential::RpcsecGss(credential) = &header.credential else {
         let who = Who::by_word(&header.credential);
         let (reply, results) = run(program, connection, view.zip(who), &header, (body, place)).await;
-        return Some(reply_record(&reply, results));
+        return Some(results_record(&reply, results));
     };
     let Some(kerberos) = program.kerberos() else {
-        return Some(reply_record(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()));
+        return Some(
+            reply_record(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()).into(),
+        );
     };
     let signed = signed_header(&record)?;
     match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
         Admission::Call(arguments, protection) => {
             let who = view.map(|view| (view, Who::by_context(&protection)));
             let (reply, results) = run(program, connection, who, &header, (arguments, place)).await;
-            Some(protection.reply(kerberos, reply, results))
+            // Its data are signed, so they are in memory.
+            Some(protection.reply(kerberos, reply, results.segments).into())
         }
-        Admission::Answer(reply) => Some(reply),
+        Admission::Answer(reply) => Some(reply.into()),
         Admission::Drop => None,
     }
 }
@@ -86,27 +89,27 @@ async fn run(
     who: Option<(Arc<View>, Who)>,
     header: &CallHeader,
     (body, place): (Bytes, &mut CallPlace),
-) -> (ReplyHeader, Vec<Bytes>) {
+) -> (ReplyHeader, Results) {
     let xid = header.xid;
     if header.program != NFS4_PROGRAM {
-        return (ReplyHeader::prog_unavail(xid), Vec::new());
+        return (ReplyHeader::prog_unavail(xid), Results::default());
     }
     if header.version != NFS_V4 {
-        return (ReplyHeader::prog_mismatch(xid, NFS_V4, NFS_V4), Vec::new());
+        return (ReplyHeader::prog_mismatch(xid, NFS_V4, NFS_V4), Results::default());
     }
     match header.procedure {
-        NFSPROC4_NULL => (ReplyHeader::success(xid), Vec::new()),
+        NFSPROC4_NULL => (ReplyHeader::success(xid), Results::default()),
         NFSPROC4_COMPOUND => {
             let Some((view, Who { claimed, principal, flavor })) = who else {
-                return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
+                return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Results::default());
             };
             let caller = Caller { connection: Arc::clone(connection), view, claimed, principal, flavor };
             match program.call(caller, body, place).await {
-                Ok(segments) => (ReplyHeader::success(xid), segments),
-                Err(GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),
+                Ok(results) => (ReplyHeader::success(xid), results),
+                Err(GarbageArguments) => (ReplyHeader::garbage_args(xid), Results::default()),
             }
         }
-        _ => (ReplyHeader::proc_unavail(xid), Vec::new()),
+        _ => (ReplyHeader::proc_unavail(xid), Results::default()),
     }
 }
 

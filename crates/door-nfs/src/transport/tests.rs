@@ -6,6 +6,8 @@ use oncrpc::{
 };
 use xdr::{Encoder, Opaque, Xdr};
 
+use bytes::Bytes;
+
 use super::*;
 use crate::session_ops::fixture::{Client, Server, sequence_op};
 

@@ -90,6 +90,34 @@ fn seek_answers_by_the_size_of_the_file_and_not_of_its_replica() {
     assert_eq!(other.seek(&reading, 4 * BLOCK, DataContent4::Hole).unwrap(), end);
 }
 
+/// Long READs leave by a pipe, short ones through memory: at the head and at the pool, at any offset, up to any end.
+#[test]
+fn long_reads_have_the_bytes_the_length_and_the_end_of_short_ones() {
+    let (_instance, server) = Server::start();
+    let (mut client, _, file) = with_file(&server);
+    let content: Vec<u8> = (0..3 * (1 << 20) + 12_345_u32).map(|at| (at / 7) as u8 ^ at as u8).collect();
+    for (number, part) in content.chunks(1 << 20).enumerate() {
+        write(&mut client, &file, (number as u64) << 20, part);
+    }
+    let layout = client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+    let mut pool = client.data_server(&layout).unwrap();
+    let (ticket, of_layout) = (layout.ticket().clone(), layout.data_server().stateid);
+    let end = content.len() as u64;
+    for count in [1 << 10, BLOCK as u32, BLOCK as u32 + 1, 300_001, 1 << 20] {
+        for offset in [0, 1, 4096, 70_003, 1 << 20, end - u64::from(count), end - 100_001, end - 5, end] {
+            let expected = &content[offset as usize..(offset + u64::from(count)).min(end) as usize];
+            for read in [
+                client.read(&file.handle, file.stateid, offset, count).unwrap(),
+                pool.read(&ticket, of_layout, offset, count).unwrap(),
+            ] {
+                let is_end = offset + expected.len() as u64 == end;
+                assert!(read.data[..] == *expected, "{count} bytes at {offset}: {} came", read.data.len());
+                assert_eq!(read.eof, is_end, "{count} bytes at {offset}");
+            }
+        }
+    }
+}
+
 #[test]
 fn read_plus_tells_data_and_holes() {
     let (_instance, server) = Server::start();
