@@ -1,10 +1,11 @@
 //! A client whose lease has ended keeps what it has until somebody needs it (RFC 8881 §8.4.3; Linux since 5.19).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    LayoutIomode4, Lock4Args, Lock4Res, LockT4Args, LockT4Res, LockU4Args, Locker4, NfsArgop4, NfsFh4,
-    NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
+    FfLayoutReturn4, LayoutIomode4, Lock4Args, Lock4Res, LockT4Args, LockT4Res, LockU4Args, Locker4,
+    NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
     OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_ACCESS_WRITE,
     OPEN4_SHARE_DENY_WRITE, Open4Args, OpenClaim4, OpenDelegation4, OpenDelegationType4, OpenFlag4,
     OpenToLockOwner4, StableHow4, StateId4,
@@ -22,6 +23,10 @@ const SHORT_LEASE: Setup = Setup {
     configuration: "[nfs.delegations]\nrecall_s = 90",
     arguments: &[],
 };
+
+/// A recall takes far longer than the lease.
+const LONG_RECALL: Setup =
+    Setup { grace_s: 0, configuration: "[nfs.delegations]\nrecall_s = 15", ..SHORT_LEASE };
 
 fn lock_op(file: &OpenFile, owner: &str, reclaim: bool) -> NfsArgop4 {
     let locker = OpenToLockOwner4 {
@@ -84,17 +89,25 @@ struct Scene {
     layout: Layout,
 }
 
+fn is_any_lease_over(instance: &Instance) -> bool {
+    let told = instance.run(&["status", "--json"]).stdout;
+    let status: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    status["clients"].as_array().unwrap().iter().any(|client| client["courtesy"] == true)
+}
+
 fn wait_for_the_end_of_the_lease(instance: &Instance) {
     let since = Instant::now();
-    loop {
-        let told = instance.run(&["status", "--json"]).stdout;
-        let status: serde_json::Value = serde_json::from_slice(&told).unwrap();
-        if status["clients"].as_array().unwrap().iter().any(|client| client["courtesy"] == true) {
-            return;
-        }
-        assert!(since.elapsed() < WAIT, "{}", String::from_utf8_lossy(&told));
+    while !is_any_lease_over(instance) {
+        assert!(since.elapsed() < WAIT, "no lease ends");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Writes with the ticket of a layout, by any client.
+fn write_at_the_pool(layout: &Layout, by: &mut NfsClient) -> NfsStat4 {
+    let mut pool = by.data_server(layout).unwrap();
+    let stateid = layout.data_server().stateid;
+    status_of(pool.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10]))
 }
 
 impl Scene {
@@ -108,11 +121,8 @@ impl Scene {
         Scene { silent, root, file, lock: locked.lock_stateid, layout }
     }
 
-    /// Writes with the ticket of the layout, by any client.
     fn write_at_the_pool(&self, by: &mut NfsClient) -> NfsStat4 {
-        let mut pool = by.data_server(&self.layout).unwrap();
-        let stateid = self.layout.data_server().stateid;
-        status_of(pool.write(self.layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10]))
+        write_at_the_pool(&self.layout, by)
     }
 
     fn is_gone(&mut self) -> bool {
@@ -290,14 +300,75 @@ fn the_layout_of_a_silent_client_is_not_recalled_but_taken() {
 #[test]
 fn the_delegation_of_a_silent_client_is_not_recalled_but_taken() {
     let (instance, server) = Server::start_with(SHORT_LEASE);
-    let mut silent = server.client("silent");
-    let root = silent.root().unwrap();
-    let made = silent.create(&root, "file").unwrap();
-    silent.close(&made).unwrap();
-    let wanted = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
-    let opened = silent.open(&root, "file", wanted).unwrap();
-    assert!(matches!(opened.opened.delegation, OpenDelegation4::Read(_)));
+    let (mut silent, root, ..) = with_delegation(&server, "file");
     wait_for_the_end_of_the_lease(&instance);
+    let mut other = server.client("other");
+    when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE)).unwrap();
+    assert!(silent.callbacks.seen().is_empty());
+    assert_eq!(silent.compound(&[]).unwrap().status, NfsStat4::BadSession);
+}
+
+/// A client with a delegation to read `name`, which is empty.
+fn with_delegation(server: &Server, name: &str) -> (NfsClient, NfsFh4, OpenFile, StateId4) {
+    let mut client = server.client("silent");
+    let root = client.root().unwrap();
+    let made = when_ready(|| client.create(&root, name)).unwrap();
+    client.close(&made).unwrap();
+    let wanted = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
+    let opened = client.open(&root, name, wanted).unwrap();
+    let OpenDelegation4::Read(granted) = &opened.opened.delegation else { panic!("{:?}", opened.opened) };
+    let delegation = granted.stateid;
+    (client, root, opened, delegation)
+}
+
+#[test]
+fn a_recall_that_was_accepted_before_the_lease_ended_goes_on_and_takes_nothing_else() {
+    let (instance, server) = Server::start_with(LONG_RECALL);
+    let (mut silent, root, cached, delegation) = with_delegation(&server, "cached");
+    let [(file, layout), (kept, kept_layout)] = ["file", "kept"].map(|name| {
+        let file = silent.create(&root, name).unwrap();
+        let layout = silent.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+        (file, layout)
+    });
+    assert!(matches!(lock(&mut silent, &kept, false), Lock4Res::Ok(_)));
+
+    let mut other = server.client("other");
+    let opened = other.create(&root, "file").unwrap();
+    let change = |other: &mut NfsClient| {
+        let truncated = other.set_size(&opened.handle, opened.stateid, 0);
+        [status_of(truncated), status_of(other.open(&root, "cached", OPEN4_SHARE_ACCESS_WRITE))]
+    };
+    // The other client asks again and again, and so its own lease goes on.
+    while !is_any_lease_over(&instance) {
+        assert_eq!(change(&mut other), [NfsStat4::Delay; 2]);
+    }
+    assert_eq!(silent.callbacks.seen().len(), 2, "each is recalled once");
+    assert_eq!(change(&mut other), [NfsStat4::Delay; 2], "they are waited for after the lease, too");
+    let since = Instant::now();
+    while change(&mut other) != [NfsStat4::Ok; 2] {
+        assert!(since.elapsed() < WAIT, "the recalls never end");
+    }
+    assert_eq!(write_at_the_pool(&layout, &mut other), NfsStat4::Stale, "fenced off");
+    assert_eq!(write_at_the_pool(&kept_layout, &mut other), NfsStat4::Ok);
+
+    let lost = silent.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default());
+    assert_eq!(status_of(lost), NfsStat4::BadStateId);
+    assert_eq!(status_of(silent.read(&cached.handle, delegation, 0, 10)), NfsStat4::DelegRevoked);
+    silent.layout_commit(&kept.handle, kept_layout.stateid, Some(9)).unwrap();
+    for file in [&cached, &file, &kept] {
+        silent.read(&file.handle, file.stateid, 0, 10).unwrap();
+    }
+    let opened = other.create(&root, "kept").unwrap();
+    assert!(matches!(lock(&mut other, &opened, false), Lock4Res::Denied(_)), "it has its lock");
+}
+
+/// The recall would take far longer.
+#[test]
+fn a_client_that_no_recall_has_reached_goes_with_its_lease() {
+    let (_instance, server) = Server::start_with(SHORT_LEASE);
+    let (mut silent, root, ..) = with_delegation(&server, "file");
+    // A connection without a back channel; the one that had it ends.
+    silent.connection = Arc::new(silent.second_connection().unwrap());
     let mut other = server.client("other");
     when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE)).unwrap();
     assert!(silent.callbacks.seen().is_empty());
