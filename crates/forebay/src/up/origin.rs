@@ -65,6 +65,11 @@ fn is_of_another_site(method: &Method, headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use http::{HeaderName, Version};
+    use http_server::{Memory, Peer, RequestBody, TlsPeer};
+
     use super::*;
 
     #[test]
@@ -87,6 +92,42 @@ mod tests {
             ("127.0.0.1.example.com", "127.0.0.1.example.com"),
         ] {
             assert!(!origins.is_own(authority, host), "{authority}");
+        }
+    }
+
+    /// The browser has compared the name with those of the certificate, which may be of other hosts or a wildcard.
+    #[test]
+    fn over_tls_every_name_leads_here_and_a_page_of_another_site_is_refused_all_the_same() {
+        let origins = Origins { names: vec!["data.example.org".into()] };
+        let refused = |target: &str, tls: Option<TlsPeer>, headers: &[(&'static str, &'static str)]| {
+            origins.refuse(&request(target, tls, headers)).map(|refusal| refusal.status)
+        };
+        let over_tls = || Some(TlsPeer { certificates: Vec::new() });
+        let host = ("host", "other.example.org");
+        // In HTTP/2 the name is in the target.
+        for (target, host) in [("/file", &[host][..]), ("https://other.example.org/file", &[])] {
+            let with = |more: &[_]| [host, more].concat();
+            assert_eq!(refused(target, None, host), Some(StatusCode::MISDIRECTED_REQUEST), "{target}");
+            assert_eq!(refused(target, over_tls(), host), None, "{target}");
+            let own = with(&[("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")]);
+            assert_eq!(refused(target, over_tls(), &own), None, "a page under that name");
+            let foreign = with(&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")]);
+            assert_eq!(refused(target, over_tls(), &foreign), Some(StatusCode::FORBIDDEN), "{target}");
+        }
+    }
+
+    fn request(target: &str, tls: Option<TlsPeer>, headers: &[(&'static str, &'static str)]) -> Request {
+        let at = |port| ([127, 0, 0, 1], port).into();
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        Request {
+            method: Method::GET,
+            uri: target.parse().unwrap(),
+            version: Version::HTTP_11,
+            headers: headers.iter().map(pair).collect(),
+            peer: Arc::new(Peer { address: at(9), local: at(443), tls, memory: Memory::unbounded() }),
+            body: RequestBody::empty(),
         }
     }
 
