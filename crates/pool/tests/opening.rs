@@ -5,7 +5,9 @@
 mod pools;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use api::{ANSWER_TIME, Pool, PoolError, RangeKind, Stability};
 use bytes::Bytes;
@@ -177,6 +179,22 @@ async fn a_replica_that_was_made_and_not_labelled_is_finished_by_the_next_write(
     fill(&pool, 1..2).await;
     pool.close();
     assert!(matches!(scan(dir.path()).unwrap().next(), Some(Found::Replica(_))));
+}
+
+/// Others may write to its file system, too.
+#[test]
+fn a_pool_looks_at_its_free_space_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    let before = pool.status().free_bytes;
+    let other = fs::File::create(dir.path().join("other")).unwrap();
+    (&other).write_all(&vec![1; 8 << 20]).unwrap();
+    other.sync_all().unwrap();
+    let since = Instant::now();
+    while pool.status().free_bytes == before {
+        assert!(since.elapsed() < Duration::from_secs(60), "nobody looks");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[tokio::test]

@@ -197,6 +197,27 @@ fn an_upload_that_has_no_room_is_refused_before_its_first_byte() {
     assert_eq!(instance.bytes_in_pool(), 0);
 }
 
+/// The check takes nothing away: both have room, and not together.
+#[test]
+fn an_announced_length_reserves_no_space_for_its_upload() {
+    let (instance, server) = Server::start();
+    let status: serde_json::Value = serde_json::from_slice(&instance.output(&["status", "--json"])).unwrap();
+    let free = status["pools"][0]["free_bytes"].as_u64().unwrap();
+    let begin = |target: &str, length: u64| {
+        let mut writer = server.connect();
+        writer
+            .begin(&server.ask("PUT", target).with("Expect", "100-continue").with("Content-Length", length));
+        (writer.next_answer(false).status, writer)
+    };
+    assert_eq!(begin("/both", free * 2).0, 507);
+    let most = free / 10 * 6;
+    let (one, _one) = begin("/one", most);
+    let part = server.ask("PUT", "/part").with("Content-Range", format!("bytes 0-0/{most}")).body("x");
+    let in_parts = server.send(&part).status;
+    let (other, _other) = begin("/other", most);
+    assert_eq!((one, in_parts, other), (100, 202, 100));
+}
+
 #[test]
 fn of_many_that_replace_one_state_exactly_one_succeeds() {
     let (_instance, server) = old_file();
