@@ -1,7 +1,11 @@
 //! PUT: visible when it is complete and agrees with what was promised; anything else leaves nothing (RFC 9110 §9.3.4).
 
 use nfs4::attr::{Principal4, number};
-use nfs4::{FileAttributes, StateId4};
+use nfs4::{
+    FileAttributes, NfsArgop4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_WRITE, Open4Args, OpenClaim4,
+    StateId4,
+};
+use testkit::nfs_client::ops;
 
 use crate::conflict::Writer;
 use crate::server::{Server, until};
@@ -473,6 +477,32 @@ fn a_put_whose_file_is_moved_away_while_it_waits_for_a_layout_is_judged_as_one_o
     });
     assert_eq!(put.answer(false).status, 423);
     assert_eq!(server.status_of("HEAD", "/file"), 404);
+    assert_eq!(server.status_of("HEAD", "/moved"), 200);
+}
+
+/// An NFS client denies writes to it.
+#[test]
+fn a_put_whose_name_another_file_gets_while_it_waits_for_a_layout_is_judged_as_one_of_that_file() {
+    let (_instance, server) = Server::start();
+    let mut put = begun(&server, "/file");
+    let mut holder = Writer::of(&server);
+    put.write(NEW);
+    let mut other = server.nfs("other");
+    let root = other.root().unwrap();
+    holder.gives_back_after(|| {
+        other.rename((&root, "file"), (&root, "moved")).unwrap();
+        let open = NfsArgop4::Open(Open4Args {
+            seqid: 0,
+            share_access: OPEN4_SHARE_ACCESS_BOTH,
+            share_deny: OPEN4_SHARE_DENY_WRITE,
+            owner: ops::owner("denier"),
+            openhow: ops::guarded(0o644),
+            claim: OpenClaim4::Null("file".into()),
+        });
+        other.open_by(&root, open).unwrap();
+    });
+    assert_eq!(put.answer(false).status, 423);
+    assert_eq!(server.read("/file"), b"");
     assert_eq!(server.status_of("HEAD", "/moved"), 200);
 }
 
