@@ -1,5 +1,6 @@
 //! A crash of the server: an acknowledged PUT is there, an unfinished one leaves nothing.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -79,6 +80,30 @@ fn cut(replica: &Path, size: u64) {
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(replica, "user.forebay.id", label.as_bytes(), flags).unwrap();
     std::fs::File::options().write(true).open(replica).unwrap().set_len(size).unwrap();
+}
+
+/// As a server leaves it that is killed between the bytes of a write and the size that they give the file.
+#[test]
+fn a_write_past_the_end_that_a_kill_interrupted_shows_only_when_the_file_is_extended() {
+    let (instance, server) = Server::start();
+    assert_eq!(server.put("/file", [1; 1000]).status, 201);
+    server.kill();
+    let mut replica = std::fs::File::options().append(true).open(&instance.replicas()[0]).unwrap();
+    replica.write_all(&[2; 500]).unwrap();
+
+    let server = instance.up();
+    assert_clean(&instance);
+    assert_eq!(server.read("/file"), [1; 1000], "the file has the old size");
+    let mut client = server.nfs("client");
+    let root = client.root().unwrap();
+    let file = client.open(&root, "file", nfs4::OPEN4_SHARE_ACCESS_BOTH).unwrap();
+    client.set_size(&file.handle, file.stateid, 2000).unwrap();
+    let extended = |bytes: u8| [vec![1; 1000], vec![bytes; 500], vec![0; 500]].concat();
+    assert_eq!(server.read("/file"), extended(2));
+    // The client, which had no answer, repeats the write.
+    client.write(&file.handle, file.stateid, 1000, StableHow4::FileSync, &[3; 500]).unwrap();
+    assert_eq!(server.read("/file"), extended(3));
+    assert_clean(&instance);
 }
 
 #[test]
