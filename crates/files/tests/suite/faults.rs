@@ -187,7 +187,7 @@ impl Case<'_> {
         self.schedule().reappear();
         let may_lose = self.world.pool.first.can_crash;
         if may_lose {
-            self.crash().await;
+            crash(self.world).await;
         }
         match (&answer, self.bytes().await) {
             (Answer::Acknowledged, Some(bytes)) => {
@@ -226,14 +226,6 @@ impl Case<'_> {
             self.world.files.write(who, &file, data, Stability::FileSync, None).await.unwrap();
         }
         self.make().await
-    }
-
-    /// The pool loses what no sync has covered.
-    async fn crash(&self) {
-        self.schedule().on(Call::Facts, 0..1, Fault::LoseUnsynced);
-        let pool = &self.world.pool.first.pool;
-        pool.facts(&[FileId(1)], ANSWER_TIME).await.sole().unwrap();
-        self.schedule().lift(Call::Facts);
     }
 
     /// Whether a refused operation may leave these bytes.
@@ -301,6 +293,47 @@ pub async fn acknowledged_bytes_survive_a_pool_that_disappears_and_comes_back(wo
 pub async fn acknowledged_bytes_survive_a_crash_that_loses_others(world: World) {
     assert!(world.pool.first.can_crash, "or nothing is shown");
     at_each_call(&world, |_| Some(Fault::LoseUnsynced)).await;
+}
+
+/// The namespace may have heard of their length, from the head or by a LAYOUTCOMMIT.
+pub async fn a_crash_takes_replicas_of_which_nothing_was_committed_and_no_others(world: World) {
+    let (files, who, bytes) = (&world.files, &world.caller.identity, Bytes::from_static(BEFORE));
+    let through_head = world.make_empty("through the head", POOL).await;
+    files.write(who, &through_head, (0, bytes.clone()), Stability::Unstable, None).await.unwrap();
+    let at_pool = world.make_empty("at the pool", POOL).await;
+    let replica = files.open_for_writing(&at_pool).await.unwrap();
+    replica.write_at(0, bytes.clone(), Stability::Unstable).await.unwrap();
+    files.commit_written(&at_pool, None, None).await.unwrap();
+    let committed = world.make_empty("committed", POOL).await;
+    files.write(who, &committed, (0, bytes.clone()), Stability::Unstable, None).await.unwrap();
+    let content = files.content(&committed, ContentMode::Write).await.unwrap();
+    content.sync().await.unwrap();
+    let stable = world.make("stable", POOL, BEFORE).await;
+    drop((replica, content));
+
+    crash(&world).await;
+    for kept in [committed, stable] {
+        assert_eq!(world.read(kept.file).await.unwrap(), BEFORE);
+    }
+    let left = world.pool.first.pool.replicas(FileId(0), 1_000).await.unwrap();
+    for gone in [through_head, at_pool] {
+        assert!(!left.iter().any(|replica| replica.file == gone.file));
+        let now = world.attributes(gone.file).await;
+        assert_eq!(now.size, BEFORE.len() as u64, "the file is left as it is");
+        let read = world.read(gone.file).await;
+        assert!(matches!(read, Err(FilesError::Pool(PoolError::Io { .. }))), "{read:?}");
+        files.write(who, &now, (0, bytes.clone()), Stability::FileSync, None).await.unwrap();
+        assert_eq!(world.read(gone.file).await.unwrap(), BEFORE, "the client sends it again");
+    }
+    world.judge_and_reap("after the crash").await;
+}
+
+/// The pool loses what no sync has covered.
+async fn crash(world: &World) {
+    let pool = &world.pool.first;
+    pool.schedule().on(Call::Facts, 0..1, Fault::LoseUnsynced);
+    pool.pool.facts(&[FileId(1)], ANSWER_TIME).await.sole().unwrap();
+    pool.schedule().lift(Call::Facts);
 }
 
 /// The operation waits for it, and is done.

@@ -157,7 +157,10 @@ macro_rules! faults_suite {
 macro_rules! crash_suite {
     ($store:ident, $pool:ident) => {
         crate::tests_of! { $store $pool
-            faults { acknowledged_bytes_survive_a_crash_that_loses_others }
+            faults {
+                acknowledged_bytes_survive_a_crash_that_loses_others
+                a_crash_takes_replicas_of_which_nothing_was_committed_and_no_others
+            }
         }
     };
 }
