@@ -32,7 +32,7 @@ fn write_layout(client: &mut NfsClient, file: &OpenFile) -> Layout {
 }
 
 /// The status that TEST_STATEID returns.
-fn state_of(client: &mut NfsClient, stateid: StateId4) -> NfsStat4 {
+pub fn state_of(client: &mut NfsClient, stateid: StateId4) -> NfsStat4 {
     let test = NfsArgop4::TestStateId(TestStateId4Args { stateids: vec![stateid] });
     let reply = client.call(&[test]).unwrap();
     testkit::body!(reply, TestStateId).unwrap().status_codes[0]

@@ -1,9 +1,13 @@
 //! Quotas as clients meet them: what is refused and with what, and what `df` is told.
 
 use nfs4::attr::number;
-use nfs4::{LayoutIomode4, NfsFh4, NfsStat4, StableHow4, StateId4};
-use testkit::nfs_client::{ClientOptions, NfsClient, auth_sys};
+use nfs4::{
+    DelegReturn4Args, LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OpenDelegation4, StableHow4, StateId4,
+};
+use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, auth_sys, ops};
 
+use crate::layout::state_of;
 use crate::server::{Instance, Server, directory_of, status_of};
 
 const UID: u32 = 1234;
@@ -93,6 +97,77 @@ fn a_layout_reaches_as_far_as_the_quota_and_behind_it_the_head_judges() {
     let zero = StateId4 { seqid: 0, ..other.stateid };
     let refused = client.layout_get(&other.handle, zero, LayoutIomode4::Rw);
     assert_eq!(status_of(refused), NfsStat4::LayoutUnavailable);
+}
+
+/// Writes zeros at the pool, from the beginning of a file on, and tells the head.
+fn write_at_the_pool(client: &mut NfsClient, file: &OpenFile, layout: &Layout, length: usize) {
+    let mut pool = client.data_server(layout).unwrap();
+    let stateid = layout.data_server().stateid;
+    pool.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &vec![0; length]).unwrap();
+    client.layout_commit(&file.handle, layout.stateid, Some(length as u64 - 1)).unwrap();
+    assert_eq!(client.size(&file.handle).unwrap(), length as u64);
+}
+
+#[test]
+fn files_written_at_once_exceed_a_quota_by_what_was_free_when_each_was_asked_for_and_not_more() {
+    let (instance, server) = Server::start();
+    let (dir, mut client) = with_directory(&server);
+    forebay(&instance, &["quota", "set", "--tree", "/dir", "--bytes-hard", "100000"]);
+    let files = ["f", "g"].map(|name| client.create(&dir, name).unwrap());
+    let layouts = files.each_ref().map(|file| {
+        let zero = StateId4 { seqid: 0, ..file.stateid };
+        client.layout_get(&file.handle, zero, LayoutIomode4::Rw).unwrap()
+    });
+    for (file, layout) in files.iter().zip(&layouts) {
+        assert_eq!(layout.segment.length, 102_400);
+        write_at_the_pool(&mut client, file, layout, 100_000);
+    }
+    for (file, layout) in files.iter().zip(&layouts) {
+        let again = client.layout_get(&file.handle, layout.stateid, LayoutIomode4::Rw).unwrap();
+        assert_eq!(again.segment.length, 102_400, "to the end of its last page");
+        let more = client.write(&file.handle, file.stateid, 100_000, StableHow4::FileSync, &[4]);
+        assert_eq!(status_of(more), NfsStat4::DQuot);
+    }
+}
+
+#[test]
+fn a_client_that_was_writing_when_the_quota_was_set_goes_on_until_it_closes_the_file() {
+    let (instance, server) = Server::start();
+    let (dir, mut client) = with_directory(&server);
+    let file = client.create(&dir, "f").unwrap();
+    let zero = StateId4 { seqid: 0, ..file.stateid };
+    let layout = client.layout_get(&file.handle, zero, LayoutIomode4::Rw).unwrap();
+    assert_eq!(layout.segment.length, u64::MAX);
+    forebay(&instance, &["quota", "set", "--tree", "/dir", "--bytes-hard", "100000"]);
+    write_at_the_pool(&mut client, &file, &layout, 150_000);
+    assert!(client.callbacks.seen().is_empty(), "nothing is recalled");
+
+    client.close(&file).unwrap();
+    assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::BadStateId, "it went with the open");
+    let file = client.open(&dir, "f", OPEN4_SHARE_ACCESS_BOTH).unwrap();
+    let zero = StateId4 { seqid: 0, ..file.stateid };
+    let bounded = client.layout_get(&file.handle, zero, LayoutIomode4::Rw).unwrap();
+    assert_eq!(bounded.segment.length, 151_552, "to the end of its last page");
+}
+
+#[test]
+fn a_client_with_a_write_delegation_keeps_what_it_had_before_the_quota_until_it_gives_that_back() {
+    let (instance, server) = Server::start();
+    let (dir, mut client) = with_directory(&server);
+    let made = client.create(&dir, "f").unwrap();
+    client.close(&made).unwrap();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let file = client.open(&dir, "f", wanted).unwrap();
+    let OpenDelegation4::Write(granted) = file.opened.delegation.clone() else { panic!("{:?}", file.opened) };
+    let layout = client.layout_get(&file.handle, granted.stateid, LayoutIomode4::Rw).unwrap();
+    forebay(&instance, &["quota", "set", "--tree", "/dir", "--bytes-hard", "100000"]);
+    client.close(&file).unwrap();
+    assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::Ok, "the delegation covers it");
+    write_at_the_pool(&mut client, &file, &layout, 150_000);
+
+    let give_back = NfsArgop4::DelegReturn(DelegReturn4Args { deleg_stateid: granted.stateid });
+    client.call(&[ops::put_fh(&file.handle), give_back]).unwrap();
+    assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::BadStateId, "it went with that");
 }
 
 /// With a layout out the head asks the pool how long the file is.
