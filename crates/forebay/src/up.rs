@@ -13,7 +13,7 @@ use files::{Files, FilesServices};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 use types::{Clock, DateTime};
 
 use crate::access_log::AccessLogWriter;
@@ -47,8 +47,6 @@ const BACKLOG: u32 = 4096;
 const STOP: Duration = Duration::from_secs(4);
 /// The access log is waited for at least so long, also if all else took the whole time.
 const LAST_LINES: Duration = Duration::from_millis(200);
-/// A search for directories of users, which the banner tells of, takes at most this long: the database may be away.
-const SEARCH: Duration = Duration::from_secs(2);
 
 pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     let config = Config::assemble(arguments)?;
@@ -145,17 +143,12 @@ async fn serve(
 async fn banner<'a>(head: &Head<'a>, address: SocketAddr, web: Option<http::Shown>) -> Banner<'a> {
     let Head { config, data, services, pool_map, .. } = *head;
     let listening = |pool: PoolStatus| Some((pool_map.address(pool.id, door_nfs::NAME)?, pool));
-    let search = writers::missing_directory(&services.namespace, config);
-    let missing_directory = timeout(SEARCH, search).await.unwrap_or_else(|late| Err(late.into()));
     Banner {
         data: data.path(),
         head: address,
         pools: pool_map.pools().into_iter().filter_map(listening).collect(),
         squashes_root: config.squashes_root(),
-        missing_directory: missing_directory.unwrap_or_else(|error| {
-            tracing::debug!("cannot look for directories of users: {error:#}");
-            None
-        }),
+        missing_directory: writers::missing_directory(&services.namespace, config).await,
         web,
     }
 }

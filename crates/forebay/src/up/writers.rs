@@ -1,20 +1,38 @@
 //! Whether users of NFS can write anywhere. On a new server whose clients' root is squashed they cannot, and its banner
 //! names the command that creates a directory for them.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use api::{Cookie, Namespace, NamespaceError};
 use namespace::SqlNamespace;
+use tokio::time::timeout;
 use types::{Attributes, FileId, Identity, Name};
 
 use crate::config::{Config, exports};
 
 /// Entries of an export that are looked at; an export with more is in use.
 const ENTRIES_MAX: usize = 1000;
+/// The banner waits at most this long: the database may be away.
+const SEARCH: Duration = Duration::from_secs(2);
 /// In a mode: the bits of one class that let it create entries of a directory.
 const WRITE_AND_SEARCH: u32 = 0o3;
 
-/// The path of a directory to create for users. `None`: they can write somewhere, or root of a client can.
-pub async fn missing_directory(namespace: &SqlNamespace, config: &Config) -> Result<Option<String>> {
+/// The path of a directory to create for users. `None`: they can write somewhere, or root of a client can, or it is not
+/// known.
+pub async fn missing_directory(namespace: &SqlNamespace, config: &Config) -> Option<String> {
+    found_in_time(search(namespace, config)).await
+}
+
+async fn found_in_time(search: impl Future<Output = Result<Option<String>>>) -> Option<String> {
+    let found = timeout(SEARCH, search).await.unwrap_or_else(|late| Err(late.into()));
+    found.unwrap_or_else(|error| {
+        tracing::debug!("cannot look for directories of users: {error:#}");
+        None
+    })
+}
+
+async fn search(namespace: &SqlNamespace, config: &Config) -> Result<Option<String>> {
     let Some(tops) = exports::written_by_users(config)? else { return Ok(None) };
     let mut missing = None;
     for top in tops {
@@ -85,6 +103,20 @@ mod tests {
             epoch: Epoch(1),
             has_acl: false,
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_banner_waits_for_a_database_that_hangs_for_two_seconds_at_most() {
+        let path = || Ok(Some("/NAME".to_owned()));
+        assert_eq!(found_in_time(async { path() }).await, path().unwrap());
+        assert_eq!(found_in_time(async { Err(NamespaceError::NotFound.into()) }).await, None);
+        let began = tokio::time::Instant::now();
+        let hanging = async {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            path()
+        };
+        assert_eq!(found_in_time(hanging).await, None);
+        assert_eq!(began.elapsed().as_secs(), 2);
     }
 
     #[test]
