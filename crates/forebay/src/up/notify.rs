@@ -116,6 +116,17 @@ mod tests {
         assert_eq!(heard(&manager), "WATCHDOG=1");
     }
 
+    /// It would hold the secret of the instance, keys and passwords.
+    #[test]
+    fn a_server_that_the_watchdog_of_the_unit_ends_leaves_no_core() {
+        let unit = include_str!("../../../../deploy/systemd/forebay.service");
+        let (_, service) = unit.split_once("\n[Service]\n").unwrap();
+        let (service, _) = service.split_once("\n[").unwrap();
+        let of_name = |name: &str| service.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
+        assert_eq!(of_name("WatchdogSec=").len(), 1, "it ends the server by SIGABRT");
+        assert_eq!(of_name("LimitCORE"), ["LimitCORE=0"]);
+    }
+
     #[test]
     fn a_manager_that_is_gone_stops_nobody() {
         let dir = tempfile::tempdir().unwrap();
