@@ -27,7 +27,7 @@ pub(crate) struct ListenerState {
     /// For bodies that HTTP/2 has received and no handler has read.
     pub windows: Arc<Budget>,
     pub h2_connections: Arc<Admission>,
-    pub file_senders: Semaphore,
+    pub file_senders: Arc<Semaphore>,
     /// Of files on their way to plain connections.
     pub pipes: Arc<Pipes>,
     pub clock: DateClock,
@@ -46,7 +46,7 @@ impl ListenerState {
             streams: Budget::new(limits.memory_bytes_max / 4, limits.connection_bytes_max),
             windows: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),
             h2_connections: Admission::new(limits.h2_connections_max),
-            file_senders: Semaphore::new(limits.file_senders_max),
+            file_senders: Arc::new(Semaphore::new(limits.file_senders_max)),
             pipes: Pipes::new(limits.pipes_max),
             clock: DateClock::default(),
         })

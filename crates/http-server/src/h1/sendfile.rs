@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use api::LocalRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::sendfile;
+use rustix::fs::{fstat, sendfile};
 use rustix::io::Errno;
 use splice::{LOAD_BYTES_MAX, Load, Resident};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use super::send_error::SendError;
@@ -48,6 +49,7 @@ pub(crate) async fn send(
 ) -> Result<Sent, SendError> {
     let mut resident = Resident::default();
     while stretch.length > 0 {
+        consume_budget().await;
         timeout(shared.limits.write_time, stream.writable()).await.map_err(io::Error::from)??;
         let Some(range) = stretch.local_range() else { return Ok(Sent::Unsendable) };
         let count = stretch.length.min(CALL_BYTES_MAX);
@@ -77,39 +79,66 @@ pub(crate) async fn send(
 
 /// Sends as much as one pipe takes.
 async fn send_through(
-    mut load: Load,
+    load: Load,
     stream: &TcpStream,
     (range, count, is_resident): (&Arc<dyn LocalRange>, u64, bool),
     shared: &ListenerState,
 ) -> Result<Turn, SendError> {
-    let count = count.min(LOAD_BYTES_MAX as u64) as usize;
-    let filled = if is_resident {
-        load.fill(range.file(), range.offset(), count)
-    } else {
-        let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
-        let range = Arc::clone(range);
-        let fill = move || {
-            let filled = load.fill(range.file(), range.offset(), count);
-            (load, filled)
-        };
-        let (filled_load, filled) = tokio::task::spawn_blocking(fill).await.map_err(io::Error::other)?;
-        load = filled_load;
-        filled
-    };
-    let bytes = match of_call(filled) {
-        Ok(bytes) => bytes,
+    let (mut load, filled) = filled(load, range, (count, is_resident), shared).await?;
+    let length = match of_call(filled) {
+        Ok(length) => length,
         Err(errno) => return Ok(Turn { bytes: 0, end: Some(errno) }),
     };
-    while load.bytes() > 0 {
-        timeout(shared.limits.write_time, stream.writable()).await.map_err(io::Error::from)??;
-        let sent = stream.try_io(Interest::WRITABLE, || load.send(stream).map_err(io::Error::from));
-        match sent {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(SendError::Gone(error)),
+    let mut turn = Turn { bytes: 0, end: None };
+    while turn.end.is_none() && load.bytes() > 0 {
+        consume_budget().await;
+        if !matches!(timeout(shared.limits.write_time, stream.writable()).await, Ok(Ok(()))) {
+            turn.end = Some(Errno::TIMEDOUT);
+        } else if !reaches(range, length) {
+            // Pages that are in the pipe are zero behind a cut.
+            turn.end = Some(Errno::NODATA);
+        } else {
+            let sent = send_load(&mut load, stream)?;
+            turn = Turn { bytes: turn.bytes + sent.bytes, end: sent.end };
         }
     }
-    Ok(Turn { bytes, end: None })
+    if turn.end.is_none() && !reaches(range, length) {
+        turn.end = Some(Errno::NODATA);
+    }
+    Ok(turn)
+}
+
+/// The pipe with the first `count` bytes of the range, or those up to the end of its file, and how many these are.
+async fn filled(
+    mut load: Load,
+    range: &Arc<dyn LocalRange>,
+    (count, is_resident): (u64, bool),
+    shared: &ListenerState,
+) -> Result<(Load, Result<usize, Errno>), SendError> {
+    let count = count.min(LOAD_BYTES_MAX as u64) as usize;
+    let fill = move |range: &dyn LocalRange| {
+        let filled = load.fill(range.file(), range.offset(), count);
+        (load, filled)
+    };
+    if is_resident {
+        return Ok(fill(&**range));
+    }
+    let permit = Arc::clone(&shared.file_senders).acquire_owned().await.map_err(io::Error::other)?;
+    let range = Arc::clone(range);
+    let in_thread = move || {
+        let _permit = permit;
+        fill(&*range)
+    };
+    Ok(tokio::task::spawn_blocking(in_thread).await.map_err(io::Error::other)?)
+}
+
+/// Whether the file is still as long as what was taken of it.
+fn reaches(range: &Arc<dyn LocalRange>, length: u64) -> bool {
+    fstat(range.file()).is_ok_and(|stat| stat.st_size.cast_unsigned() >= range.offset() + length)
+}
+
+fn send_load(load: &mut Load, stream: &TcpStream) -> io::Result<Turn> {
+    writing(stream, || load.send(stream).map(|sent| sent as u64))
 }
 
 fn of_call(called: rustix::io::Result<usize>) -> Result<u64, Errno> {
@@ -121,9 +150,14 @@ fn of_call(called: rustix::io::Result<usize>) -> Result<u64, Errno> {
 }
 
 fn send_here(stream: &TcpStream, file: BorrowedFd<'_>, mut offset: u64, count: u64) -> io::Result<Turn> {
+    writing(stream, || of_call(sendfile(stream, file, Some(&mut offset), count as usize)))
+}
+
+/// One call that writes to a socket, if it has room.
+fn writing(stream: &TcpStream, mut call: impl FnMut() -> Result<u64, Errno>) -> io::Result<Turn> {
     let mut errno = None;
     let sent = stream.try_io(Interest::WRITABLE, || {
-        of_call(sendfile(stream, file, Some(&mut offset), count as usize)).map_err(|found| {
+        call().map_err(|found| {
             errno = Some(found);
             io::Error::from(found)
         })
@@ -141,7 +175,7 @@ async fn send_in_thread(
     length: u64,
     shared: &ListenerState,
 ) -> Result<Turn, SendError> {
-    let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
+    let _permit = Arc::clone(&shared.file_senders).acquire_owned().await.map_err(io::Error::other)?;
     let socket = stream.as_fd().try_clone_to_owned()?;
     let length = length.min(TURN_BYTES_MAX);
     // Not waited for when the connection is dropped; it ends by itself after one wait.
