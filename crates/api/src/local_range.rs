@@ -12,6 +12,6 @@ pub trait LocalRange: Send + Sync {
     /// Where the range begins in the file.
     fn offset(&self) -> u64;
 
-    /// Counts bytes that were moved from it.
+    /// Counts one read of so many bytes, which were moved from it.
     fn sent(&self, bytes: u64);
 }

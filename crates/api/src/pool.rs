@@ -102,7 +102,7 @@ pub trait OpenReplica: Send + Sync {
     fn verifier(&self) -> Verifier;
 
     /// The range as bytes of a file of this host. To be asked for anew for each stretch that is sent: here an older epoch
-    /// is found out, and one read is counted. `None` where there is no such file (the pool is elsewhere, the replica has
+    /// is found out. `None` where there is no such file (the pool is elsewhere, the replica has
     /// no bytes) or reading is refused; then `read_at` does, and says why.
     fn local_range(&self, _range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         None

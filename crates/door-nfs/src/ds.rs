@@ -90,8 +90,10 @@ impl DataServer {
         let length = args.count.min(IO_BYTES_MAX).min(u32::try_from(room).unwrap_or(u32::MAX));
         let replica = self.open(compound).await?;
         if compound.takes_file_bytes
-            && let Some((load, eof)) =
-                self.file_reads.read(length, || local_range(&*replica, args.offset, length)).await
+            && let Some((load, eof)) = self
+                .file_reads
+                .read(args.offset, length, || local_range(&*replica, args.offset, length))
+                .await
         {
             compound.file_bytes = Some(load);
             return Ok(Read4ResOk { eof, data: Opaque::new() });

@@ -96,7 +96,6 @@ impl OpenReplica for Handle {
         let file = self.replica.file().descriptors().lend()?;
         // The caller that sends from it cannot tell lost bytes from a hole.
         self.replica.file().check_whole(&self.shared).ok()?;
-        self.shared.counters.reads.add(1);
         Some(Arc::new(LentRange { shared: Arc::clone(&self.shared), file, offset: range.offset() }))
     }
 
@@ -122,6 +121,7 @@ impl LocalRange for LentRange {
     }
 
     fn sent(&self, bytes: u64) {
+        self.shared.counters.reads.add(1);
         self.shared.counters.read_bytes.add(bytes);
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn read(
     if compound.takes_file_bytes
         && let Ok(within) = u32::try_from((file.size - args.offset).min(count.into()))
         && let Some((load, _)) =
-            clients.fs.file_reads.read(within, || content.local_range(args.offset, within)).await
+            clients.fs.file_reads.read(args.offset, within, || content.local_range(args.offset, within)).await
     {
         // A replica that ends early is judged below.
         if load.bytes() as u64 == u64::from(within) {

@@ -21,6 +21,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::coop::consume_budget;
 use xdr::{Decoder, Encoder, Xdr};
 
 use super::flight::CallPlace;
@@ -212,6 +213,8 @@ impl Connection {
 
     async fn write_queued(&self, writer: OwnedWriteHalf) {
         loop {
+            // A fast client keeps the queue filled, and other tasks wait for this thread.
+            consume_budget().await;
             let batch = {
                 let mut outgoing = self.outgoing.lock();
                 if outgoing.is_closed {
@@ -376,6 +379,9 @@ fn marked(mark: &[u8; RECORD_MARK_BYTES], encoder: Encoder) -> Vec<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
     use tokio::time::Instant;
 
@@ -395,6 +401,38 @@ mod tests {
             if write_some(&writer, &mut send, PATIENCE, &|| is_in_the_way).await.is_none() {
                 return begun.elapsed();
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_file_stand_at_their_place_in_the_record() {
+        let content: Vec<u8> = (0..70_000_u32).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &content).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (ours, _) = listener.accept().await.unwrap();
+        let pipes = splice::Pipes::new(1);
+        for length in 65_536..65_540 {
+            let mut load = pipes.take().unwrap();
+            assert_eq!(load.fill(file.as_fd(), 1, length), Ok(length));
+            let segments = vec![Bytes::from_static(b"before"), Bytes::from_static(b" it, behind it")];
+            let results = Results { segments, file: Some((9, load)) };
+            let bytes = results.len();
+            let record = results_record(&ReplyHeader::success(7), results);
+            assert_eq!(record.len(), 4 + 24 + bytes);
+            let mut parts = VecDeque::new();
+            put_parts(record, &mut parts);
+            let reading = async {
+                let mut got = vec![0; 4 + 24 + bytes];
+                peer.read_exact(&mut got).await.unwrap();
+                got
+            };
+            let (is_written, got) = tokio::join!(write_all(&ours, parts, PATIENCE, &|| false), reading);
+            assert!(is_written);
+            assert_eq!(got[..4], (0x8000_0000_u32 | (24 + bytes) as u32).to_be_bytes());
+            let (body, end) = got[28..].split_at(9 + length);
+            assert!(&body[..9] == b"before it" && body[9..] == content[1..=length] && end == b", behind it");
         }
     }
 
