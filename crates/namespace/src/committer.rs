@@ -6,6 +6,9 @@
 //!
 //! Where a commit waits for no disk, to hand a change over and to be woken costs more than the change. A caller that
 //! finds the committer idle then borrows it and commits itself (`CommitterState::commit_here`).
+//!
+//! With `Sync::Names` a group is on disk when it is answered, unless all its operations were submitted as deferrable. A
+//! group that is answered on disk has all groups before it there, also if it changes nothing itself.
 
 mod gather;
 
@@ -21,6 +24,7 @@ use types::{Clock, FileId};
 
 use crate::accounts::{self, Accounts, Limited, Settled};
 use crate::cache::Cache;
+use crate::config::Sync;
 use crate::counts;
 use crate::group::{Group, OpError, OpResult};
 use crate::ids::{self, Ids};
@@ -45,6 +49,7 @@ pub struct CommitterState {
     pub accounts: Accounts,
     pub clock: Arc<dyn Clock>,
     pub instance: Instance,
+    pub sync: Sync,
     pub writes: FairQueue<Box<dyn Job>>,
     /// The thread that holds the lock commits. `None`: the committer has not begun, or has ended.
     pub committer: Mutex<Option<Committer>>,
@@ -70,6 +75,8 @@ pub struct Progress {
 /// An operation with the way back to its caller.
 pub trait Job: Send {
     fn wanted(&self) -> &[Wanted];
+    /// Whether it may be answered before it is on disk, where some changes may.
+    fn is_deferrable(&self) -> bool;
     fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()>;
     /// `failure`: why the group is not on disk.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
@@ -77,6 +84,7 @@ pub trait Job: Send {
 
 struct Operation<F, T> {
     wanted: Vec<Wanted>,
+    is_deferrable: bool,
     operation: Option<F>,
     claim: Claim,
     result: Option<Result<T, NamespaceError>>,
@@ -90,6 +98,10 @@ where
 {
     fn wanted(&self) -> &[Wanted] {
         &self.wanted
+    }
+
+    fn is_deferrable(&self) -> bool {
+        self.is_deferrable
     }
 
     fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()> {
@@ -156,13 +168,41 @@ impl CommitterState {
         F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
         T: Send + 'static,
     {
+        self.hand_in(order, wanted, operation, false).await
+    }
+
+    /// As `submit_for`, but with `Sync::Names` its group need not be on disk when it is answered.
+    pub async fn submit_deferrable<T, F>(
+        &self,
+        order: Order,
+        wanted: impl IntoIterator<Item = Wanted>,
+        operation: F,
+    ) -> Result<T, NamespaceError>
+    where
+        F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.hand_in(order, wanted, operation, true).await
+    }
+
+    async fn hand_in<T, F>(
+        &self,
+        order: Order,
+        wanted: impl IntoIterator<Item = Wanted>,
+        operation: F,
+        is_deferrable: bool,
+    ) -> Result<T, NamespaceError>
+    where
+        F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
+        T: Send + 'static,
+    {
         // A group that changes nothing asks no database, so that it would not be found out.
         self.require_certain().await?;
         let (answer, mut answered) = oneshot::channel();
         let wanted = if self.habits.prefetches { wanted.into_iter().collect() } else { Vec::new() };
         let claim = Claim::default();
-        let job =
-            Operation { wanted, operation: Some(operation), claim: claim.clone(), result: None, answer };
+        let (operation, of_job) = (Some(operation), claim.clone());
+        let job = Operation { wanted, is_deferrable, operation, claim: of_job, result: None, answer };
         if let Err(job) = self.commit_here(order, Box::new(job)) {
             self.writes.push(order, job).map_err(|_| NamespaceError::Busy)?;
         }
@@ -186,7 +226,8 @@ impl CommitterState {
 impl CommitterState {
     /// Given back if it has to be handed over: commits wait for the disk, or there are others to share one with.
     fn commit_here(&self, order: Order, job: Box<dyn Job>) -> Result<(), Box<dyn Job>> {
-        if self.habits.waits_for_disk || order == Order::Behind || !self.writes.is_idle() {
+        let waits = self.habits.is_remote || self.is_awaited(std::slice::from_ref(&job), &Waiting::default());
+        if waits || order == Order::Behind || !self.writes.is_idle() {
             return Err(job);
         }
         let Some(mut committer) = self.committer.try_lock() else { return Err(job) };
@@ -201,6 +242,15 @@ impl CommitterState {
             self.writes.nudge();
         }
         Ok(())
+    }
+
+    /// Whether a group of these is answered when it is on disk.
+    fn is_awaited(&self, jobs: &[Box<dyn Job>], waiting: &Waiting) -> bool {
+        match self.sync {
+            Sync::Always => true,
+            Sync::Names(_) => !waiting.is_empty() || jobs.iter().any(|job| !job.is_deferrable()),
+            Sync::Interval(_) => false,
+        }
     }
 
     /// A panic is a bug, and may have left anything half done: nothing more is taken, and waiting callers get an error.
@@ -302,6 +352,8 @@ pub struct Committer {
     group_len_max: usize,
     /// The last group in the database.
     sequence: u64,
+    /// It, and perhaps groups before it, was answered before it was on disk.
+    is_behind: bool,
     gather: Gather,
     is_failing: bool,
     /// When numbers could not be reserved, and why.
@@ -313,8 +365,8 @@ pub struct Committer {
 impl Committer {
     pub fn new(store: Box<dyn Store>, ids: Ids, group_len_max: usize, sequence: u64) -> Committer {
         let (group_len_max, gather) = (group_len_max.max(1), Gather::new());
-        let (is_failing, unreserved, last_len) = (false, None, 0);
-        Committer { store, ids, group_len_max, sequence, gather, is_failing, unreserved, last_len }
+        let (is_behind, is_failing, unreserved, last_len) = (false, false, None, 0);
+        Committer { store, ids, group_len_max, sequence, is_behind, gather, is_failing, unreserved, last_len }
     }
 
     /// More than one change that waits for nothing: there are others to share a commit with, or the disk is to be waited for.
@@ -463,8 +515,9 @@ impl Committer {
         jobs: &mut [Box<dyn Job>],
         waiting: &Waiting,
     ) -> StoreResult<Outcome> {
+        let is_awaited = shared.is_awaited(jobs, waiting);
         let Committer { store, ids, gather, .. } = self;
-        store.begin()?;
+        store.begin(is_awaited)?;
         let wanted = || {
             let wanted = jobs.iter().flat_map(|job| job.wanted());
             wanted.filter(|wanted| !shared.cache.knows(wanted)).cloned().collect()
@@ -472,6 +525,11 @@ impl Committer {
         store.prefetch(&wanted).inspect_err(|_| store.abandon())?;
         let mut group =
             Group::new(&mut **store, (&shared.cache, &shared.accounts), &*shared.clock, shared.instance, ids);
+        group.rows.batch.is_durable = is_awaited;
+        if is_awaited && self.is_behind {
+            // Also if it changes nothing: what its callers have seen may be of a group that is not on disk.
+            group.rows.be_durable();
+        }
         let sequence = self.sequence + 1;
         let totals = *shared.progress.totals.lock();
         match write(&mut group, jobs, waiting, totals, sequence, gather) {
@@ -479,8 +537,8 @@ impl Committer {
                 let outcome = if totals.is_some() { Outcome::Written } else { Outcome::Nothing };
                 if let Some(totals) = totals {
                     self.sequence = sequence;
-                    let is_on_disk = !shared.habits.is_deferred || group.rows.batch.is_durable;
-                    if shared.habits.is_synced_by_log || is_on_disk {
+                    self.is_behind = !is_awaited;
+                    if shared.habits.is_synced_by_log || group.rows.batch.is_durable {
                         shared.keeper.note_groups(sequence);
                     }
                     *shared.progress.totals.lock() = totals;
@@ -504,7 +562,7 @@ impl Committer {
         shared.accounts.load(loaded.noted);
         let mut settled = Settled::default();
         if !loaded.quotas.is_empty() {
-            store.begin()?;
+            store.begin(true)?;
             let mut group = Group::new(
                 &mut **store,
                 (&shared.cache, &shared.accounts),
@@ -558,6 +616,7 @@ impl Done {
 }
 
 /// Work that a group carries besides operations.
+#[derive(Default)]
 struct Waiting {
     /// Files with unstable writes.
     unsettled: Vec<FileId>,

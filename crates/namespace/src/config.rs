@@ -54,6 +54,9 @@ impl fmt::Debug for Server {
 pub enum Sync {
     /// A power cut.
     Always,
+    /// A power cut; it may undo changes of mode, owner and times that were answered within this time before it, but none
+    /// that a change which is there came behind.
+    Names(Duration),
     /// A crash of the process; a power cut may undo changes answered within this time before it.
     Interval(Duration),
 }

@@ -176,6 +176,11 @@ impl<'a> Group<'a> {
         if self.inodes.source.store.has_room() { Ok(()) } else { Err(NamespaceError::NoSpace.into()) }
     }
 
+    /// It is answered when it is on disk.
+    pub fn is_awaited(&self) -> bool {
+        self.rows.batch.is_durable
+    }
+
     pub fn is_written(&self) -> bool {
         self.rows.is_written() || self.inodes.is_any_dirty()
     }

@@ -59,6 +59,7 @@ fn start(config: Config, opened: Opened, keeper: Arc<Keeper>) -> Result<SqlNames
         accounts: Accounts::default(),
         clock: Arc::clone(&config.clock),
         instance: state.instance,
+        sync: config.sync,
         writes: FairQueue::new(config.queue_len_max),
         committer: Mutex::default(),
         habits,

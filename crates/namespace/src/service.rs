@@ -19,6 +19,7 @@ use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId,
 use crate::cache::Learned;
 use crate::check::Problem;
 use crate::committer::CommitterState;
+use crate::config::Sync;
 use crate::counts::{Figures, Question};
 use crate::engine::Background;
 use crate::inode::{Inode, NO_PARENT};
@@ -168,6 +169,24 @@ impl SqlNamespace {
         Ok(None)
     }
 
+    /// `None`: the change has to be on disk when it is answered.
+    async fn set_attributes_deferred(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: &SetAttributes,
+    ) -> Result<Option<Attributes>, NamespaceError> {
+        if !matches!(self.shared.sync, Sync::Names(_)) || !ops::setattr::may_be_deferrable(set) {
+            return Ok(None);
+        }
+        let (turn, who, set) = (self.lookups.turn_at(who, file), who.clone(), set.clone());
+        self.shared
+            .submit_deferrable(turn, [Wanted::Inode(file)], move |group| {
+                ops::setattr::set_if_deferrable(group, &who, file, &set)
+            })
+            .await
+    }
+
     async fn require_search(&self, who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
         self.require_of_directory(who, dir, Access::EXECUTE).await
     }
@@ -270,6 +289,9 @@ impl Namespace for SqlNamespace {
         file: FileId,
         set: &SetAttributes,
     ) -> Result<Attributes, NamespaceError> {
+        if let Some(done) = self.set_attributes_deferred(who, file, set).await? {
+            return Ok(done);
+        }
         let (who, set) = (who.clone(), set.clone());
         let is_cut = set.size.is_some() && set.size_is_authorized;
         let changed = self
@@ -469,7 +491,7 @@ impl Locations for SqlNamespace {
     }
 
     async fn settle(&self) -> Result<(), NamespaceError> {
-        if !self.shared.habits.is_deferred {
+        if self.shared.sync == Sync::Always {
             return Ok(());
         }
         self.shared.submit_for(Order::Behind, [], ops::records::settle).await?;

@@ -13,8 +13,9 @@ use types::{Acl, Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Ti
 use crate::inode::Inode;
 
 pub trait Store: Questions {
-    /// Before the first question of a group. All answers from here to `commit` or `abandon` are of one state.
-    fn begin(&mut self) -> StoreResult<()>;
+    /// Before the first question of a group. All answers from here to `commit` or `abandon` are of one state. `is_awaited`:
+    /// the commit returns when the group is on disk, with all groups before it.
+    fn begin(&mut self, is_awaited: bool) -> StoreResult<()>;
 
     fn habits(&self) -> Habits;
 
@@ -36,7 +37,7 @@ pub trait Store: Questions {
         Ok(())
     }
 
-    /// All of it or nothing, and as durably as the namespace was asked to be.
+    /// All of it or nothing.
     fn commit(&mut self, batch: &Batch) -> StoreResult<()>;
     /// Ends what `begin` began, without a trace.
     fn abandon(&mut self);
@@ -84,11 +85,9 @@ pub enum Wanted {
 pub struct Habits {
     /// It wants to know what operations begin with.
     pub prefetches: bool,
-    /// With each group; not only now and then.
-    pub waits_for_disk: bool,
-    /// A group may be answered before it is on disk.
-    pub is_deferred: bool,
-    /// Then it is there once the log is synced.
+    /// A commit takes the time of a message to another process, also if it does not wait for the disk.
+    pub is_remote: bool,
+    /// A group that was answered before it is on disk is there once the log is synced.
     pub is_synced_by_log: bool,
 }
 
@@ -142,7 +141,8 @@ pub struct Totals {
 pub struct Batch {
     /// The number of the group, one more than that of the last.
     pub sequence: u64,
-    /// PostgreSQL answers it when it is on disk, and all before it, also where groups are answered earlier.
+    /// It is answered when it is on disk, and all before it. SQLite knows that from `Store::begin`; what a group finds out
+    /// later has to sync the log besides.
     pub is_durable: bool,
     /// As they are with it.
     pub totals: Totals,

@@ -13,6 +13,7 @@ use testkit::namespace_suite::World;
 use testkit::postgres::Cluster;
 
 const INTERVAL: Sync = Sync::Interval(Duration::from_millis(50));
+const NAMES: Sync = Sync::Names(Duration::from_millis(50));
 
 fn open(
     database: Database,
@@ -87,6 +88,23 @@ mod postgres_always {
 mod postgres_cold {
     fn make() -> testkit::namespace_suite::World {
         super::postgres(super::INTERVAL, 4 << 10, super::Consistency::Auto)
+    }
+
+    testkit::namespace_suite!(make);
+}
+
+/// Attributes reach the disk later than names.
+mod names {
+    fn make() -> testkit::namespace_suite::World {
+        super::sqlite(super::NAMES, 1 << 20, super::Consistency::Auto)
+    }
+
+    testkit::namespace_suite!(make);
+}
+
+mod postgres_names {
+    fn make() -> testkit::namespace_suite::World {
+        super::postgres(super::NAMES, 1 << 20, super::Consistency::Auto)
     }
 
     testkit::namespace_suite!(make);

@@ -1,5 +1,7 @@
 //! Groups and their callers.
 
+mod deferral;
+
 use super::*;
 use crate::config::{Config, Sync};
 use crate::scratch::{config, name, occupy, open, regular};

@@ -5,7 +5,7 @@ use types::permission::{granted, is_owner};
 use types::{Access, Acl, Attributes, FileId, FileKind, Identity, Timestamp};
 
 use super::acls;
-use super::mode_bits::SET_GID;
+use super::mode_bits::{SET_GID, STICKY};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, Instance};
 use types::permission::without_privileges;
@@ -32,6 +32,40 @@ pub fn set_attributes(
     acls::follow(group, who, &mut inode, set.acl.as_ref(), set.mode.is_some())?;
     group.put(inode);
     Ok(inode.attributes)
+}
+
+/// By what is asked alone: mode, owner and times.
+pub fn may_be_deferrable(set: &SetAttributes) -> bool {
+    set.size.is_none() && set.space_used.is_none() && set.acl.is_none()
+}
+
+/// As `set_attributes`. `None`, and nothing is changed: the group may be answered before it is on disk, and the change would
+/// take rights away, which a power cut must not give back.
+pub fn set_if_deferrable(
+    group: &mut Group<'_>,
+    who: &Identity,
+    file: FileId,
+    set: &SetAttributes,
+) -> OpResult<Option<Attributes>> {
+    let before = group.inode(file)?;
+    let mut after = before;
+    apply(who, &mut after, set, group.now(), group.instance);
+    if !group.is_awaited() && takes_rights(&before.attributes, &after.attributes) {
+        return Ok(None);
+    }
+    set_attributes(group, who, file, set).map(Some)
+}
+
+/// Whether somebody but root may do less after a change of mode and owner. Of an ACL, which changes with them, that is taken
+/// for granted.
+fn takes_rights(before: &Attributes, after: &Attributes) -> bool {
+    let (given, taken) = (after.mode & !before.mode, before.mode & !after.mode);
+    let takes_bits = taken & !STICKY != 0 || given & STICKY != 0;
+    let takes_owner = before.uid != after.uid && before.uid != 0;
+    let moves_group = before.gid != after.gid;
+    let are_apart = (before.mode >> 3 ^ before.mode) & 0o7 != 0;
+    let changes_acl = before.has_acl && (before.mode != after.mode || moves_group);
+    takes_bits || takes_owner || moves_group && are_apart || changes_acl
 }
 
 fn is_empty(set: &SetAttributes) -> bool {
@@ -126,4 +160,43 @@ pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timest
     attributes.atime = set.atime.map_or(attributes.atime, at);
     attributes.mtime = set.mtime.map_or(attributes.mtime, at);
     inode.touch(now, instance);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode::new_inode;
+
+    fn of(mode: u32, uid: u32, gid: u32) -> Attributes {
+        let inode = new_inode(FileId(2), FileKind::Regular, Timestamp::EPOCH, Instance { start: 1 });
+        Attributes { mode, uid, gid, ..inode.attributes }
+    }
+
+    #[test]
+    fn a_change_takes_rights_if_it_clears_bits_or_moves_a_file_away_from_users() {
+        let before = of(0o640, 10, 100);
+        for after in [of(0o640, 10, 100), of(0o775, 10, 100), of(0o6640, 10, 100)] {
+            assert!(!takes_rights(&before, &after), "{after:?}");
+        }
+        for after in [of(0o600, 10, 100), of(0o1640, 10, 100), of(0o640, 0, 100), of(0o640, 10, 200)] {
+            assert!(takes_rights(&before, &after), "{after:?}");
+        }
+        assert!(takes_rights(&of(0o4755, 10, 100), &of(0o755, 10, 100)), "a set-id bit");
+        assert!(!takes_rights(&of(0o1777, 10, 100), &of(0o777, 10, 100)), "the sticky bit");
+    }
+
+    #[test]
+    fn root_loses_nothing_and_a_group_that_has_no_more_than_others_neither() {
+        assert!(!takes_rights(&of(0o600, 0, 0), &of(0o600, 10, 100)));
+        assert!(!takes_rights(&of(0o644, 0, 0), &of(0o644, 10, 100)));
+        assert!(takes_rights(&of(0o640, 0, 0), &of(0o640, 10, 100)));
+    }
+
+    #[test]
+    fn an_acl_that_changes_with_the_mode_may_take_rights() {
+        let before = Attributes { has_acl: true, ..of(0o644, 0, 0) };
+        assert!(takes_rights(&before, &Attributes { mode: 0o664, ..before }));
+        assert!(takes_rights(&before, &Attributes { gid: 100, ..before }));
+        assert!(!takes_rights(&before, &before));
+    }
 }

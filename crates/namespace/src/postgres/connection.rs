@@ -59,7 +59,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// `is_deferred`: a commit is answered before it is on disk.
+    /// `is_deferred`: sessions that write answer a commit before it is on disk, unless its transaction asks for more.
     pub fn new(url: &Url, handle: Handle, is_deferred: bool) -> Target {
         let commits = if is_deferred { "-c synchronous_commit=off" } else { "" };
         let options = url.config.get_options().unwrap_or_default();

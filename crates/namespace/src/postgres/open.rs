@@ -112,7 +112,8 @@ pub fn open(server: &Server, config: &Config, past: &Past) -> Result<Opened, Ope
         .enable_all()
         .build()
         .map_err(|error| OpenError::NoThread(error.to_string()))?;
-    let target = Target::new(&parsed, runtime.handle().clone(), config.sync != Sync::Always);
+    let is_deferred = matches!(config.sync, Sync::Interval(_));
+    let target = Target::new(&parsed, runtime.handle().clone(), is_deferred);
     let (answer, answered) = std::sync::mpsc::channel();
     let seat = Seat::take();
     let (asked, terms) = (target.clone(), Terms { holder: seat.notes(), ..Terms::of(config, server, past) });

@@ -161,7 +161,8 @@ impl Questions for PostgresStore {
 }
 
 impl Store for PostgresStore {
-    fn begin(&mut self) -> StoreResult<()> {
+    fn begin(&mut self, _is_awaited: bool) -> StoreResult<()> {
+        // The batch says it.
         self.found = Found::default();
         match self.target.presence().ended() {
             Some(ended) => Err(StoreError::NeedsRestart(ended)),
@@ -170,12 +171,7 @@ impl Store for PostgresStore {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            prefetches: true,
-            waits_for_disk: true,
-            is_deferred: self.target.is_deferred(),
-            is_synced_by_log: false,
-        }
+        Habits { prefetches: true, is_remote: true, is_synced_by_log: false }
     }
 
     fn prefetch(&mut self, wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {

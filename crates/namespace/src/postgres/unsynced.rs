@@ -1,7 +1,8 @@
 //! Groups that were answered and may not be on the server's disk yet, to be sent again when it lost them.
 //!
-//! With `namespace.sync = "interval"` commits are answered before they are on disk. A crash of the server then loses the
-//! last of them, while the head, which answered, lives. One group in a while waits for the disk, and with it all before.
+//! With `namespace.sync = "interval"` commits are answered before they are on disk, with `"names"` those of attributes. A
+//! crash of the server then loses the last of them, while the head, which answered, lives. One group in a while waits for
+//! the disk, and with it all before.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

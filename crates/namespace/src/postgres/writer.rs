@@ -34,6 +34,7 @@ const PROGRESS: &str = "SELECT groups, epoch FROM progress WHERE id = 1";
 
 const BEGIN: &str = "BEGIN";
 pub const BEGIN_DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
+const BEGIN_DEFERRED: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 pub const GROUPS: &str = "SELECT groups FROM progress WHERE id = 1";
 /// Errs unless this head is the one that writes, and the last group is the one it takes for that; for what is no group.
 const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint \
@@ -304,8 +305,12 @@ impl Writer {
 
     /// Sends until it is known to be there, or known not to be.
     pub async fn carry(&mut self, batch: &Batch, changes: Vec<Change>) -> StoreResult<()> {
-        let is_durable = batch.is_durable || !self.target.is_deferred() || self.kept.is_full(Instant::now());
-        let begin = if is_durable && self.target.is_deferred() { BEGIN_DURABLY } else { BEGIN };
+        let is_durable = batch.is_durable || self.kept.is_full(Instant::now());
+        let begin = match (is_durable, self.target.is_deferred()) {
+            (true, true) => BEGIN_DURABLY,
+            (false, false) => BEGIN_DEFERRED,
+            (true, false) | (false, true) => BEGIN,
+        };
         let mut attempts = Attempts::default();
         let mut may_have_arrived = false;
         loop {

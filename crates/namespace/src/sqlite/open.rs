@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::reader::{Reader, SqliteReads};
 use super::reserve::{Reserve, classify};
-use super::rows::{Durability, insert_inode, open_writer, set_durability};
+use super::rows::{Durability, insert_inode, open_writer};
 use super::schema::{found_version, known_version, meta, migrate, set_meta};
 use super::store::SqliteStore;
 use super::wal_length;
@@ -87,7 +87,7 @@ pub fn open(dir: &Path, config: &Config, past: &Past) -> Result<Opened, OpenErro
     store.hold_reserve();
     let wal_sync = match config.sync {
         Sync::Always => None,
-        Sync::Interval(interval) => {
+        Sync::Names(interval) | Sync::Interval(interval) => {
             Some(WalSync::start(&wal, interval, Arc::clone(&store.commits)).map_err(failed)?)
         }
     };
@@ -144,11 +144,6 @@ fn begin(path: &Path, config: &Config, past: &Past) -> Result<Begun, BeginError>
     refuse_unfit(&connection, found, past)?;
     migrate(&mut connection, found)?;
     let (instance, floor, timeline) = count_start(&connection, config, past)?;
-    let durability = match config.sync {
-        Sync::Always => Durability::EachCommit,
-        Sync::Interval(_) => Durability::Deferred,
-    };
-    set_durability(&connection, durability)?;
     let ends = number_ends(&connection)?;
     let (sequence, totals) =
         connection.query_row("SELECT groups, files, bytes FROM progress WHERE id = 1", [], |row| {
@@ -158,7 +153,7 @@ fn begin(path: &Path, config: &Config, past: &Past) -> Result<Begun, BeginError>
     let mark = Mark { starts: instance.start.into(), place, drawn, files: ends.files, groups: sequence };
     past.keeper.begin(mark);
     let dir = path.parent().unwrap_or(path);
-    let store = SqliteStore::new(connection, durability, floor, dir)?;
+    let store = SqliteStore::new(connection, floor, dir)?;
     Ok(Begun { store, state: State { instance, ends, sequence, totals }, wal_index })
 }
 

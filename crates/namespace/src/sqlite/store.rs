@@ -28,9 +28,10 @@ use crate::store::{
 
 pub struct SqliteStore {
     pub connection: Connection,
-    pub durability: Durability,
+    /// Of the next commit.
+    durability: Durability,
     pub floor: ChangeFloor,
-    /// Groups committed, for the thread that syncs the WAL.
+    /// Groups that were committed without a sync, for the thread that syncs the WAL.
     pub commits: Arc<AtomicU64>,
     /// Frames in the WAL, as SQLite told at the last commit, and with how many they are to be carried into the database.
     frames: Arc<AtomicU32>,
@@ -47,13 +48,8 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Takes the checkpoints upon itself: SQLite's own come within a commit.
-    pub fn new(
-        mut connection: Connection,
-        durability: Durability,
-        floor: ChangeFloor,
-        dir: &Path,
-    ) -> rusqlite::Result<SqliteStore> {
+    /// Takes the checkpoints upon itself: SQLite's own come within a commit. The connection syncs each commit.
+    pub fn new(mut connection: Connection, floor: ChangeFloor, dir: &Path) -> rusqlite::Result<SqliteStore> {
         let frames = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&frames);
         connection.wal_hook(Some(move |_: &mut Wal, count: c_int| {
@@ -63,7 +59,7 @@ impl SqliteStore {
         let (commits, frames_max) = (Arc::default(), CHECKPOINT_PAGES);
         Ok(SqliteStore {
             connection,
-            durability,
+            durability: Durability::EachCommit,
             floor,
             commits,
             frames,
@@ -155,26 +151,39 @@ impl SqliteStore {
     }
 
     fn durably(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
-        if self.durability == Durability::Deferred {
-            set_durability(&self.connection, Durability::EachCommit)?;
-        }
+        let before = self.durability;
+        self.turn_to(Durability::EachCommit)?;
         let done = work(&self.connection);
-        if self.durability == Durability::Deferred {
-            set_durability(&self.connection, Durability::Deferred)?;
-        }
+        self.turn_to(before)?;
         done
+    }
+
+    /// Not within a transaction.
+    fn turn_to(&mut self, durability: Durability) -> rusqlite::Result<()> {
+        if self.durability != durability {
+            set_durability(&self.connection, durability)?;
+            self.durability = durability;
+        }
+        Ok(())
     }
 
     /// Told of each commit.
     fn note<T>(&mut self, committed: rusqlite::Result<T>) -> StoreResult<T> {
         let is_of_disk =
             |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
-        self.is_uncertain |= committed.as_ref().is_err_and(is_of_disk);
+        if committed.as_ref().is_err_and(is_of_disk) {
+            self.is_uncertain = true;
+            // Answered groups that nobody has synced yet may be lost with it, and SQLite's next sync says nothing of them.
+            if let Some(log) = &self.log {
+                log.fail();
+            }
+        }
         committed.map_err(|error| self.classify(error))
     }
 
-    fn begin_now(&mut self) -> StoreResult<()> {
+    fn begin_now(&mut self, durability: Durability) -> StoreResult<()> {
         self.require_certain()?;
+        self.turn_to(durability).map_err(|error| self.classify(error))?;
         let begun = self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
         begun.map(drop).map_err(|error| self.classify(error))
     }
@@ -265,8 +274,7 @@ impl Questions for SqliteStore {
 
 impl Store for SqliteStore {
     fn habits(&self) -> Habits {
-        let is_deferred = self.durability == Durability::Deferred;
-        Habits { prefetches: false, waits_for_disk: !is_deferred, is_deferred, is_synced_by_log: true }
+        Habits { prefetches: false, is_remote: false, is_synced_by_log: true }
     }
 
     fn has_room(&self) -> bool {
@@ -301,20 +309,23 @@ impl Store for SqliteStore {
         }
     }
 
-    fn begin(&mut self) -> StoreResult<()> {
-        self.with_reserve(SqliteStore::begin_now)
+    fn begin(&mut self, is_awaited: bool) -> StoreResult<()> {
+        let durability = if is_awaited { Durability::EachCommit } else { Durability::Deferred };
+        self.with_reserve(|store| store.begin_now(durability))
     }
 
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
-        let mut is_begun = true;
+        let (mut is_begun, durability) = (true, self.durability);
         self.with_reserve(|store| {
             // Only this connection writes: what the batch was made from is there still.
             if !std::mem::take(&mut is_begun) {
-                store.begin_now()?;
+                store.begin_now(durability)?;
             }
             store.commit_now(batch)
         })?;
-        self.commits.fetch_add(1, Ordering::Release);
+        if durability == Durability::Deferred {
+            self.commits.fetch_add(1, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -547,3 +558,6 @@ pub fn read_checksums(connection: &Connection, file: FileId) -> rusqlite::Result
         })?
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

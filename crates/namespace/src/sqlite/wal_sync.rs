@@ -1,8 +1,9 @@
-//! `sync = interval`: the WAL is synced by the clock instead of by each commit.
+//! The WAL is synced by the clock where commits do not sync it: with `sync = interval` all, with `sync = names` those of
+//! attributes.
 //!
 //! Commits have reached the operating system, so a crash of the process loses none. After a power cut SQLite replays the
-//! WAL up to the last commit whose frames are whole; a checkpoint syncs the WAL first by itself. So at most the
-//! interval, and the sync under way, is lost, and never the order.
+//! WAL up to the last commit whose frames are whole; a checkpoint syncs the WAL first by itself, and so does a commit that
+//! is synced. So at most the interval, and the sync under way, is lost, and never the order.
 
 use std::fs::File;
 use std::io;

@@ -14,6 +14,7 @@ use types::FileId;
 mod between;
 mod failover;
 mod load;
+mod names;
 mod pooler;
 mod tls;
 
