@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use api::PoolStatus;
 
+use namespace::Sync;
+
 use crate::up::http::Shown;
 use crate::users::FirstLogin;
 use types::display::Size;
@@ -13,6 +15,7 @@ pub struct Banner<'a> {
     pub head: SocketAddr,
     pub pools: Vec<(SocketAddr, PoolStatus)>,
     pub squashes_root: bool,
+    pub sync: Sync,
     /// A directory that users need before they can write anything.
     pub missing_directory: Option<String>,
     /// `None`: the HTTP door is switched off.
@@ -27,6 +30,7 @@ impl Banner<'_> {
         for (address, pool) in &self.pools {
             out += &format!("  {:<8} {address}, {} free\n", pool.id.to_string(), Size(pool.free_bytes));
         }
+        out += &self.sync_line();
         out += &self.web_lines();
         out += &format!("  mount    {}\n", self.mount_command());
         if let Some(path) = &self.missing_directory {
@@ -43,6 +47,16 @@ impl Banner<'_> {
                 &format!("  warning  AUTH_SYS trusts the client hosts to say who their users are; {root}\n");
         }
         out
+    }
+
+    /// If a power failure may lose changes that were answered.
+    fn sync_line(&self) -> String {
+        let lost = match self.sync {
+            Sync::Always => return String::new(),
+            Sync::Names(_) => "the latest changes of mode, owner and times",
+            Sync::Interval(_) => "the latest changes of names and attributes",
+        };
+        format!("  note     namespace.sync is {}: a power failure may lose {lost}\n", self.sync)
     }
 
     fn web_lines(&self) -> String {
@@ -103,6 +117,7 @@ mod tests {
             head: SocketAddr::new(ip.parse().unwrap(), 2049),
             pools: Vec::new(),
             squashes_root: true,
+            sync: Sync::Always,
             missing_directory: None,
             web: None,
         }
@@ -124,6 +139,18 @@ mod tests {
         let command = "forebay dir create /NAME --owner USER --group GROUP --mode 2775 --data /data\n";
         assert!(text.lines().any(|line| format!("{line}\n").ends_with(command)), "{text}");
         assert!(!banner("0.0.0.0").text().contains("dir create"));
+    }
+
+    #[test]
+    fn changes_that_a_power_failure_may_lose_are_named_if_there_are_any() {
+        let text = |sync| Banner { sync, ..banner("127.0.0.1") }.text();
+        let interval = std::time::Duration::from_secs(1);
+        assert!(!text(Sync::Always).contains("power failure"));
+        let names = text(Sync::Names(interval));
+        assert!(
+            names.contains("namespace.sync is names: a power failure may lose the latest changes of mode")
+        );
+        assert!(text(Sync::Interval(interval)).contains("namespace.sync is interval"));
     }
 
     #[test]

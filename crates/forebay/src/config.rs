@@ -90,6 +90,7 @@ const DOMAIN_BYTES_MAX: usize = 253;
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
     Always,
+    Names,
     Interval,
 }
 

@@ -19,6 +19,9 @@ pub struct StatusReport {
     /// Seconds left of the grace period after a start; 0: none.
     pub grace_s: u64,
     pub files: u64,
+    /// Value of `namespace.sync` in the running process.
+    #[serde(default)]
+    pub sync: String,
     /// Which changes the namespace refuses now, if any, and why.
     #[serde(default)]
     pub refused: Option<String>,
@@ -133,6 +136,7 @@ impl StatusReport {
         }
         let refused = self.refused.as_ref().map(|refused| format!(", {refused}")).unwrap_or_default();
         out += &format!("namespace  {}{refused}\n", counted(self.files, "file", "files"));
+        out += &format!("sync       {}\n", self.sync);
         if let Some(http) = &self.http {
             out += &format!("http       {}\n", http.text());
         }

@@ -102,15 +102,15 @@ pub fn open_database(
     clock: Arc<dyn Clock>,
     noted: Vec<Noted>,
 ) -> Result<SqlNamespace> {
+    let interval = Duration::from_millis(config.namespace.sync_interval_ms);
     let of_head = namespace::Config {
         database,
         clock,
         root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
         sync: match config.namespace.sync {
             Sync::Always => namespace::Sync::Always,
-            Sync::Interval => {
-                namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms))
-            }
+            Sync::Names => namespace::Sync::Names(interval),
+            Sync::Interval => namespace::Sync::Interval(interval),
         },
         cache_bytes: config.namespace.cache_mib << 20,
         queue_len_max: config.namespace.queue_len_max as usize,

@@ -148,6 +148,7 @@ async fn banner<'a>(head: &Head<'a>, address: SocketAddr, web: Option<http::Show
         head: address,
         pools: pool_map.pools().into_iter().filter_map(listening).collect(),
         squashes_root: config.squashes_root(),
+        sync: services.namespace.sync(),
         missing_directory: writers::missing_directory(&services.namespace, config).await,
         web,
     }

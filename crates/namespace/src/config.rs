@@ -60,3 +60,14 @@ pub enum Sync {
     /// A crash of the process; a power cut may undo changes answered within this time before it.
     Interval(Duration),
 }
+
+/// As the configuration names them.
+impl fmt::Display for Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sync::Always => "always",
+            Sync::Names(_) => "names",
+            Sync::Interval(_) => "interval",
+        })
+    }
+}

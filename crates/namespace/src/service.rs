@@ -77,6 +77,11 @@ impl SqlNamespace {
         self.trouble().map(|trouble| trouble.why)
     }
 
+    /// Failures that an answered change survives.
+    pub fn sync(&self) -> Sync {
+        self.shared.sync
+    }
+
     /// As of the last change, also while a database does not answer; `usage` waits for it.
     pub fn totals(&self) -> Usage {
         let totals = *self.shared.progress.totals.lock();

@@ -191,6 +191,7 @@ impl Responder {
             uptime_s: (self.clock.monotonic() - self.started).as_secs(),
             grace_s: door.grace_left.as_secs(),
             files: usage.files,
+            sync: self.namespace.sync().to_string(),
             refused: self.refused(),
             http: self.http.clone(),
             opens: door.clients.iter().map(|client| client.opens).sum(),

@@ -133,6 +133,7 @@ fn status_tells_people_and_programs_how_it_is() {
     let json = instance.run(&["status", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(report["pid"], server.pid());
+    assert_eq!(report["sync"], "always");
     assert_eq!((&report["opens"], &report["layouts"], &report["locks"]), (&1.into(), &1.into(), &0.into()));
     assert_eq!(report["clients"][0]["name"], "host of the status test");
     assert_eq!(report["clients"][0]["sessions"], 1);

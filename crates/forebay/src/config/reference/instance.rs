@@ -88,16 +88,18 @@ pub const NAMESPACE: &[Key] = &[
     choice(
         "namespace.sync",
         "\"always\"",
-        &["always", "interval"],
-        "Time at which a change is on disk. always: before it is answered. interval: at most namespace.sync_interval_ms \
-         later. Then a power failure may lose the changes of this interval; a crash of the process loses none.",
+        &["always", "names", "interval"],
+        "Time at which a change is on disk. always: before it is answered. names: the same for names, sizes and data; \
+         changes of mode, owner and times that take no rights away follow within namespace.sync_interval_ms, in their \
+         order. interval: every change follows within it. A power failure may lose the changes of the interval that are \
+         not on disk; a crash of the process loses none.",
     ),
     number(
         "namespace.sync_interval_ms",
         "1000",
         "milliseconds",
         (10, 60_000),
-        "Interval of namespace.sync = \"interval\" with SQLite. With PostgreSQL the interval is one second.",
+        "Interval of namespace.sync = \"names\" and \"interval\" with SQLite. With PostgreSQL the interval is one second.",
     ),
     choice(
         "namespace.consistency",
