@@ -108,6 +108,60 @@ class Worker(threading.Thread):
         return "%d bytes that were never written" % len(body)
 
 
+EXECUTABLE = ('<propertyupdate xmlns="DAV:"><set><prop><executable xmlns="http://apache.org/dav/props/">%s</executable>'
+              "</prop></set></propertyupdate>")
+IS_EXECUTABLE = '<propfind xmlns="DAV:"><prop><executable xmlns="http://apache.org/dav/props/"/></prop></propfind>'
+
+
+class ModeWorker(Worker):
+    """Changes modes as well: {name: (seed of its content, whether it is executable)}. Programs may be made of files before that is on disk."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.kept = 0                           # the first state that may be found: the last change that waited for the disk made it
+
+    def step(self, connection):
+        state, name, what = dict(self.states[-1][1]), "n%d" % self.rng.randrange(NAMES), self.rng.random()
+        seed, executable = state.get(name, (None, False))
+        waits = True
+        if name in state and what < 0.7:
+            state[name] = (seed, not executable)
+            request = ("PROPPATCH", name, EXECUTABLE % ("F" if executable else "T"))
+            waits = executable                  # a right is taken away
+        elif name in state and what < 0.8:
+            del state[name]
+            request = ("DELETE", name)
+        else:
+            state[name] = (self.rng.random(), executable)
+            request = ("PUT", name, content(state[name][0]))
+        self.begun = state
+        status, said = self.ask(connection, *request)
+        if self.ends.is_set():
+            return
+        if status not in (201, 204) and not (status == 207 and b"200 OK" in said):
+            raise Failed("%s %s: %d %.200r" % (request[0], name, status, said))
+        self.states.append((time.monotonic(), state))
+        self.begun = None
+        if waits:
+            self.kept = len(self.states) - 1
+
+    def verify(self, up, lost_since):
+        """The state that the server has: that of the last change which waited, or a later one, and no mixture of two."""
+        there, connection = {}, http.client.HTTPConnection("127.0.0.1", up.http, timeout=30)
+        for name, body in self.found(up).items():
+            status, said = self.ask(connection, "PROPFIND", name, IS_EXECUTABLE, {"Depth": "0"})
+            check(status == 207, "PROPFIND /w%d/%s: %d %.200r" % (self.number, name, status, said))
+            there[name] = (body, b">T<" in said)
+        states = [state for _, state in self.states[self.kept:]] + ([self.begun] if self.begun is not None else [])
+        for state in reversed(states):
+            if there == {name: (content(seed), executable) for name, (seed, executable) in state.items()}:
+                return state
+        shown = lambda files: ", ".join("%s: %d bytes%s" % (n, len(b), " executable" if x else "") for n, (b, x) in sorted(files.items()))
+        wanted = {name: (content(seed), executable) for name, (seed, executable) in states[-1].items()}
+        raise Failed("/w%d is in none of the %d states that it may be in; it has %s; the last was %s"
+                     % (self.number, len(states), shown(there), shown(wanted)))
+
+
 def prepare(up):
     for n in range(WORKERS):
         worker = Worker(up, n, 0, {})
@@ -122,7 +176,7 @@ class Bench:
         self.place, self.data, self.disk, self.config, self.beside = place, data, disk, config, beside
         self.login = None
         if beside:
-            self.config += '[namespace]\ndatabase = "%s"\n' % beside.url
+            self.config += ("" if "[namespace]" in config else "[namespace]\n") + 'database = "%s"\n' % beside.url
 
     def start(self):
         up = Up(self.place, data=self.data, config=CONFIG + self.config, login=self.login).ready()

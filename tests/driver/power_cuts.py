@@ -4,13 +4,14 @@ Each cut keeps none, some or all of the unflushed blocks, in turn. FOREBAY_TEST_
 """
 import os, random, shutil, time
 
-from .acknowledged import WORKERS, Bench, Postgres, Worker, disk_of, prepare
+from .acknowledged import WORKERS, Bench, ModeWorker, Postgres, Worker, disk_of, prepare
 from .disks import KEEP
 from .loopback import Failed, Skipped, check, within
 
 CUTS = int(os.environ.get("FOREBAY_TEST_CUTS", "3"))
 INTERVAL_S = 1.0
 INTERVAL = '[namespace]\nsync = "interval"\n'
+NAMES = '[namespace]\nsync = "names"\n'
 
 
 def work_until(workers, power_fails):
@@ -36,14 +37,14 @@ def repaired(place, bench, up):
     return up, place.run("fsck", "--data", bench.data, "--config", up.config)
 
 
-def cuts(place, bench, may_lose_s=0.0):
+def cuts(place, bench, may_lose_s=0.0, kind=Worker):
     up = bench.start()
     prepare(up)
     states, acknowledged = [{} for _ in range(WORKERS)], 0
     # The directories and the login are no part of what a cut may take.
     time.sleep(2 * may_lose_s)
     for cut in range(CUTS):
-        workers = [Worker(up, n, "%s %d %d" % (place.dir.rsplit("/", 1)[-1], cut, n), states[n]) for n in range(WORKERS)]
+        workers = [kind(up, n, "%s %d %d" % (place.dir.rsplit("/", 1)[-1], cut, n), states[n]) for n in range(WORKERS)]
         keep = KEEP[cut % len(KEEP)]
         when = work_until(workers, lambda: bench.cut(up, keep, cut))
         for worker in workers:
@@ -110,6 +111,11 @@ def sync_interval_keeps_what_is_older_than_the_interval_and_never_mixes(place):
     cuts(place, Bench(place, os.path.join(disk.mount, "data"), disk, config=INTERVAL), may_lose_s=3 * INTERVAL_S)
 
 
+def sync_names_keeps_every_name_and_no_change_overtakes_another(place):
+    disk = disk_of(place)
+    cuts(place, Bench(place, os.path.join(disk.mount, "data"), disk, config=NAMES), kind=ModeWorker)
+
+
 def pools_that_lose_power_while_the_namespace_does_not_keep_every_acknowledged_change(place):
     disk = disk_of(place)
     data = place.path("data")
@@ -125,7 +131,16 @@ def postgresql_keeps_every_acknowledged_change(place):
     cuts(place, Bench(place, os.path.join(disk.mount, "data"), disk, beside=postgres))
 
 
+def sync_names_on_postgresql_keeps_every_name_and_no_change_overtakes_another(place):
+    disk = disk_of(place)
+    postgres = Postgres(place, disk.mount)
+    place.undo.append(postgres.kill)
+    cuts(place, Bench(place, os.path.join(disk.mount, "data"), disk, config=NAMES, beside=postgres), kind=ModeWorker)
+
+
 SCENARIOS = [sync_always_keeps_every_acknowledged_change, sync_always_keeps_every_acknowledged_change_on_ext4_without_journal,
              sync_interval_keeps_what_is_older_than_the_interval_and_never_mixes,
+             sync_names_keeps_every_name_and_no_change_overtakes_another,
              pools_that_lose_power_while_the_namespace_does_not_keep_every_acknowledged_change,
-             postgresql_keeps_every_acknowledged_change]
+             postgresql_keeps_every_acknowledged_change,
+             sync_names_on_postgresql_keeps_every_name_and_no_change_overtakes_another]
