@@ -71,6 +71,8 @@ SIDES = [
                 layout_driver=False),
     GaneshaSide("ganesha-dirsync", "Create, remove, rename, link, mkdir are on disk when answered (ext4 dirsync); attributes "
                 "set later (SETATTR) are not: the journal's next commit (5 s) takes them. " + GANESHA_DATA, dirsync=True),
+    ForebaySide("forebay-names", "Names and sizes are on disk when answered; a power cut may take attributes set by SETATTR in the "
+                "last second (namespace.sync = names). " + FOREBAY_DATA, sync="names"),
     ForebaySide("forebay-interval", "A power cut may take the last second of names and attributes (namespace.sync = "
                 "interval). " + FOREBAY_DATA, sync="interval"),
     GaneshaSide("ganesha", "Debian's default: a power cut may take the last 5 s of names and attributes (no fsync before the "
@@ -81,6 +83,7 @@ SIDES = [
 PAIRS = [
     ("forebay", "ganesha-dirsync", "equal durability, strict"),
     ("forebay-nopnfs", "ganesha-dirsync", "equal durability, strict, without pNFS"),
+    ("forebay-names", "ganesha-dirsync", "equal durability, attributes of seconds may be lost"),
     ("forebay-interval", "ganesha", "equal durability, seconds may be lost"),
     ("forebay", "ganesha", "UNEQUAL: only Forebay's names are on disk"),
     ("forebay", BEFORE, "the same settings, two binaries"),
