@@ -1,15 +1,15 @@
 """Disks that fail while clients work: requests are refused, no byte is wrong, and what was acknowledged is there once the disk is well."""
 import contextlib, errno, json, os, time
 
-from .acknowledged import CONFIG, WORKERS, Bench, Worker, disk_of, prepare
+from .acknowledged import CONFIG, WORKERS, Bench, ModeWorker, Worker, disk_of, prepare
 from .disks import Disk, quietly
 from .loopback import Failed, Up, check, within
 from .web import ask
 
 
-def work_until_refused(up, disk, kinds, seed, states):
+def work_until_refused(up, disk, kinds, seed, states, kind):
     """The workers end with the first request that the failing disk makes the server refuse."""
-    workers = [Worker(up, n, "%s %d" % (seed, n), states[n]) for n in range(WORKERS)]
+    workers = [kind(up, n, "%s %d" % (seed, n), states[n]) for n in range(WORKERS)]
     for worker in workers:
         worker.start()
     within(30, lambda: any(w.fault for w in workers) or all(len(w.states) > 8 for w in workers), "the workers get nothing done")
@@ -21,14 +21,14 @@ def work_until_refused(up, disk, kinds, seed, states):
     return workers
 
 
-def fails_and_is_well_again(place, *kinds):
+def fails_and_is_well_again(place, *kinds, config="", kind=Worker):
     disk = disk_of(place)
-    bench = Bench(place, os.path.join(disk.mount, "data"), disk)
+    bench = Bench(place, os.path.join(disk.mount, "data"), disk, config=config)
     up = bench.start()
     prepare(up)
     states = [{} for _ in range(WORKERS)]
     for round in range(2):
-        workers = work_until_refused(up, disk, kinds, "%s %d" % (kinds[0], round), states)
+        workers = work_until_refused(up, disk, kinds, "%s %d" % (kinds[0], round), states, kind)
         # The machine is started again with a disk that is well: what the file system could not write is lost.
         bench.cut(up, 1, round)
         up = bench.again()
@@ -43,6 +43,10 @@ def a_disk_that_fails_writes_loses_nothing_acknowledged(place):
 
 def a_disk_that_fails_flushes_loses_nothing_acknowledged(place):
     fails_and_is_well_again(place, "flush")
+
+
+def a_disk_that_fails_flushes_under_sync_names_loses_no_name_and_mixes_nothing(place):
+    fails_and_is_well_again(place, "flush", config='[namespace]\nsync = "names"\n', kind=ModeWorker)
 
 
 def a_disk_that_fails_everything_loses_nothing_acknowledged(place):
@@ -396,6 +400,7 @@ def a_namespace_whose_disk_fails_writes_is_well_again_without_a_client(place):
 
 
 SCENARIOS = [a_disk_that_fails_writes_loses_nothing_acknowledged, a_disk_that_fails_flushes_loses_nothing_acknowledged,
+             a_disk_that_fails_flushes_under_sync_names_loses_no_name_and_mixes_nothing,
              a_disk_that_fails_everything_loses_nothing_acknowledged, a_disk_that_fails_reads_gives_an_error_and_never_other_bytes,
              a_pool_whose_file_system_became_read_only_takes_no_new_files_and_says_why,
              a_pool_whose_file_system_is_read_only_at_the_start_is_read_and_comes_back,

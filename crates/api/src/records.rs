@@ -18,8 +18,7 @@ pub trait Locations: Send + Sync {
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError>;
 
     /// Answered when every change that was answered before is on disk, also where changes are answered earlier
-    /// (`namespace.sync = "interval"`). Replicas that a change frees may go then, and not before: a power cut would bring
-    /// the names back.
+    /// (`namespace.sync`). Replicas that a change frees may go then, and not before: a power cut would bring the names back.
     async fn settle(&self) -> Result<(), NamespaceError>;
 
     /// Files without a name that still have a row, by id behind `after`.
