@@ -3,7 +3,7 @@
 //!
 //! Until the namespace has the modes of a tree, its files keep them. The label of a file that its owner may not write
 //! needs another mode for a moment. Meanwhile the file has a further name in the pool, which has the mode in it: after a
-//! kill, [`restore`] finds it.
+//! kill, [`restore`] finds it. Linux takes the set-group-ID bit away if the user is not root and not in the file's group.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
