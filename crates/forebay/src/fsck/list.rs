@@ -1,17 +1,20 @@
 //! The list of all problems and remarks of a check, for `forebay fsck --list FILE`.
 //!
-//! FILE appears when the list is complete. Until then it is `FILE.part`.
+//! FILE appears when the list is complete. Until then it is a part beside it, which each command has for itself:
+//! `FILE.part-` and digits.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use tokio::sync::mpsc::Receiver;
+use types::Random;
 
 use crate::cli::OutputArguments;
 use crate::report::Found;
+use crate::system::SystemRandom;
 
 pub struct List {
     path: PathBuf,
@@ -27,13 +30,10 @@ impl List {
             bail!("{} is not a regular file; give another --list", path.display());
         }
         let mut part = path.as_os_str().to_owned();
-        part.push(".part");
+        part.push(format!(".part-{:016x}", (&SystemRandom as &dyn Random).u64()));
         let part = PathBuf::from(part);
-        // Made anew: in `/tmp` its name may lead to a file of somebody else.
-        let made = match fs::remove_file(&part) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => OpenOptions::new().create_new(true).write(true).mode(0o600).open(&part),
-        };
+        // Nothing that is there is opened: in `/tmp` a name may lead to a file of somebody else.
+        let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&part);
         let file = made.with_context(|| format!("cannot create {}", part.display()))?;
         Ok(List { path: path.to_owned(), part, file: BufWriter::new(file), is_json: output.json })
     }
@@ -58,9 +58,18 @@ impl List {
 
     /// It is on disk when this returns. Blocks.
     pub fn finish(mut self) -> Result<PathBuf> {
-        let flushed = self.file.flush().and_then(|()| durable::rename(&self.part, &self.path));
-        flushed.with_context(|| self.failed())?;
+        self.file.flush().with_context(|| self.failed())?;
+        if !self.has_part().with_context(|| self.failed())? {
+            bail!("{}: another file has taken the place of {}", self.failed(), self.part.display());
+        }
+        durable::rename(&self.part, &self.path).with_context(|| self.failed())?;
         Ok(std::mem::take(&mut self.path))
+    }
+
+    /// Whether the part's name still leads to what this has written.
+    fn has_part(&self) -> io::Result<bool> {
+        let (ours, there) = (self.file.get_ref().metadata()?, self.part.symlink_metadata()?);
+        Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
     }
 
     fn failed(&self) -> String {
@@ -71,7 +80,9 @@ impl List {
 impl Drop for List {
     fn drop(&mut self) {
         // A list that is complete has no part any more.
-        let _ = fs::remove_file(&self.part);
+        if self.has_part().unwrap_or(false) {
+            let _ = fs::remove_file(&self.part);
+        }
     }
 }
 
@@ -100,6 +111,38 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), item);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// The first to finish put the empty part of the other in the place of its list.
+    #[test]
+    fn two_lists_with_one_name_are_each_complete_when_they_appear() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lost");
+        let begin = || List::create(&path, OutputArguments::default()).unwrap();
+        let [mut first, mut second, broken_off] = [begin(), begin(), begin()];
+        first.add(json!({"problem": "file 7 is lost"})).unwrap();
+        drop(broken_off);
+        first.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "problem: file 7 is lost\n");
+        second.add(json!({"problem": "file 8 is lost"})).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "problem: file 7 is lost\n");
+        second.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "problem: file 8 is lost\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_a_part_is_neither_the_list_nor_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lost");
+        let list = List::create(&path, OutputArguments::default()).unwrap();
+        let part = list.part.clone();
+        fs::remove_file(&part).unwrap();
+        fs::write(&part, "another's").unwrap();
+        let refused = list.finish().unwrap_err().to_string();
+        assert!(refused.contains("another file has taken the place of"), "{refused}");
+        assert!(!path.exists());
+        assert_eq!(fs::read_to_string(&part).unwrap(), "another's");
     }
 
     /// Root would have replaced `/dev/stdout`.
