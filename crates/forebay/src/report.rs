@@ -110,7 +110,7 @@ pub struct Found {
     pub said: Said,
     /// Number of the file that it is about, in hexadecimal.
     pub file: Option<String>,
-    /// One of the names of that file. A byte that is no printable text is `\xHH`, a backslash is two.
+    /// One of the names of that file. A byte that is no text, or of an odd character, is `\xHH`; a backslash is two.
     pub path: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Sizes and durations for people.
+//! Sizes, durations and text for people.
 
 use std::fmt::{self, Display};
 
@@ -53,6 +53,14 @@ impl Display for Seconds {
             _ => write!(f, "{days} d {hours} h"),
         }
     }
+}
+
+/// Control characters, and those that turn the direction of text or cannot be seen.
+pub fn is_odd(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::fmt::{self, Display, Write};
 
 use types::Name;
+use types::display::is_odd;
 
 /// A piece of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,14 +132,6 @@ impl Display for Part<'_> {
             Part::Odd(Odd::Byte(byte)) => write!(f, "\\x{byte:02x}"),
         }
     }
-}
-
-/// Control characters, and those that turn the direction of text or cannot be seen.
-fn is_odd(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

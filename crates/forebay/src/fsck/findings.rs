@@ -9,6 +9,7 @@ use api::Paths;
 use async_trait::async_trait;
 use namespace::{Problem, SqlNamespace};
 use pool::LocalPool;
+use types::display::is_odd;
 use types::{FileId, Name};
 
 use super::compare::{Compared, PoolProblem, compare};
@@ -120,7 +121,7 @@ impl Collector {
     }
 }
 
-/// A path in one line that is still exact: names may have any byte.
+/// A path in one line that is still exact and looks like no other: names may have any byte.
 fn escaped(path: &[Name]) -> String {
     let mut text = String::new();
     for name in path {
@@ -129,8 +130,8 @@ fn escaped(path: &[Name]) -> String {
             for character in chunk.valid().chars() {
                 match character {
                     '\\' => text.push_str("\\\\"),
-                    printed if !printed.is_control() => text.push(printed),
-                    control => escape(control.encode_utf8(&mut [0; 4]).as_bytes(), &mut text),
+                    odd if is_odd(odd) => escape(odd.encode_utf8(&mut [0; 4]).as_bytes(), &mut text),
+                    plain => text.push(plain),
                 }
             }
             escape(chunk.invalid(), &mut text);
@@ -158,5 +159,6 @@ mod tests {
         assert_eq!(path(&[]), "/");
         assert_eq!(path(&[b"run 7", "größe".as_bytes()]), "/run 7/größe");
         assert_eq!(path(&[b"a\nb\\", b"\xff\x80c"]), r"/a\x0ab\\/\xff\x80c");
+        assert_eq!(path(&["gpj\u{202e}exe\u{2028}".as_bytes()]), r"/gpj\xe2\x80\xaeexe\xe2\x80\xa8");
     }
 }
