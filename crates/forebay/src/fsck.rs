@@ -6,6 +6,7 @@ mod compare;
 mod findings;
 mod list;
 mod log;
+mod paths;
 mod repair;
 
 pub use log::Log;
@@ -104,7 +105,7 @@ async fn check_opened(
 }
 
 async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<Items>) -> Result<FsckReport> {
-    let mut collector = Collector::new(&services.namespace, list);
+    let mut collector = Collector::new(Arc::clone(&services.namespace) as _, list);
     let Settled { finished, lost, .. } = services.settled;
     if finished > 0 {
         let files = output::counted(finished as u64, "file was", "files were");
@@ -116,7 +117,7 @@ async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<It
         let remark = format!("{files} in a pool that was put back from a copy");
         collector.take(Finding::Remark(remark, None)).await?;
     }
-    collector.check(&services.local_pools, meter).await
+    collector.check(&services.namespace, &services.local_pools, meter).await
 }
 
 pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
@@ -144,5 +145,5 @@ pub async fn check(
     meter: &Arc<Meter>,
     list: Option<Items>,
 ) -> Result<FsckReport> {
-    Collector::new(namespace, list).check(pools, meter).await
+    Collector::new(Arc::clone(namespace) as _, list).check(namespace, pools, meter).await
 }

@@ -13,6 +13,7 @@ use types::display::is_odd;
 use types::{FileId, Name};
 
 use super::compare::{Compared, PoolProblem, compare};
+use super::paths::PathFinder;
 use crate::control::Items;
 use crate::progress::Meter;
 use crate::report::{Found, FsckReport, Said};
@@ -58,7 +59,7 @@ impl Finding {
 
 /// Makes a report of findings, and sends each of them to the list if there is one.
 pub struct Collector {
-    namespace: Arc<SqlNamespace>,
+    paths: PathFinder,
     list: Option<Items>,
     report: FsckReport,
     /// They have no paths yet.
@@ -84,23 +85,34 @@ impl Findings for Collector {
 }
 
 impl Collector {
-    pub fn new(namespace: &Arc<SqlNamespace>, list: Option<Items>) -> Collector {
-        let namespace = Arc::clone(namespace);
-        Collector { namespace, list, report: FsckReport::default(), waiting: Vec::new() }
+    pub fn new(namespace: Arc<dyn Paths>, list: Option<Items>) -> Collector {
+        let paths = PathFinder::new(namespace);
+        Collector { paths, list, report: FsckReport::default(), waiting: Vec::new() }
     }
 
     /// Compares, and reports what was taken before too.
-    pub async fn check(mut self, pools: &[Arc<LocalPool>], meter: &Arc<Meter>) -> Result<FsckReport> {
-        let namespace = Arc::clone(&self.namespace);
-        let Compared { files, replicas } = compare(&namespace, pools, meter, &mut self).await?;
+    pub async fn check(
+        mut self,
+        namespace: &Arc<SqlNamespace>,
+        pools: &[Arc<LocalPool>],
+        meter: &Arc<Meter>,
+    ) -> Result<FsckReport> {
+        let Compared { files, replicas } = compare(namespace, pools, meter, &mut self).await?;
+        Ok(FsckReport { files, replicas, ..self.finish().await? })
+    }
+
+    async fn finish(mut self) -> Result<FsckReport> {
         self.tell().await?;
-        Ok(FsckReport { files, replicas, ..self.report })
+        if let Some(remark) = self.paths.remark() {
+            self.take(Finding::Remark(remark, None)).await?;
+            self.tell().await?;
+        }
+        Ok(self.report)
     }
 
     async fn tell(&mut self) -> Result<()> {
         let files: Vec<FileId> = self.waiting.iter().filter_map(|(_, file)| *file).collect();
-        // A namespace with problems may be unable to answer: they are told without paths then.
-        let paths = self.namespace.paths(&files).await.unwrap_or_default();
+        let paths = self.paths.find(&files).await;
         let mut paths = paths.into_iter();
         for (said, file) in self.waiting.drain(..) {
             let path = file.and_then(|_| paths.next().flatten());
@@ -148,7 +160,64 @@ fn escape(bytes: &[u8], into: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use api::NamespaceError;
+
     use super::*;
+
+    const DAMAGED: FileId = FileId(140);
+
+    /// Each file is named after its number. The first questions are refused, and all with a damaged file.
+    struct Failing {
+        refusals: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Paths for Failing {
+        async fn paths(&self, files: &[FileId]) -> Result<Vec<Option<Vec<Name>>>, NamespaceError> {
+            let one_less = |left: u32| left.checked_sub(1);
+            if self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+                return Err(NamespaceError::Busy);
+            }
+            if files.contains(&DAMAGED) {
+                return Err(NamespaceError::Database("a row is damaged".to_owned()));
+            }
+            let path = |file: &FileId| Some(vec![Name::new(file.0.to_string().as_bytes()).unwrap()]);
+            Ok(files.iter().map(path).collect())
+        }
+    }
+
+    /// Of a problem of each file.
+    async fn report(files: std::ops::Range<u64>, refusals: u32) -> FsckReport {
+        let namespace = Failing { refusals: refusals.into() };
+        let mut collector = Collector::new(Arc::new(namespace), None);
+        for file in files {
+            let problem = Finding::Unreadable("damaged".to_owned(), Some(FileId(file)));
+            collector.take(problem).await.unwrap();
+        }
+        collector.finish().await.unwrap()
+    }
+
+    /// One question that failed took the paths of 128 problems, and nothing was said.
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_fails_takes_no_path_or_is_told() {
+        let shown = |report: &FsckReport| -> Vec<Option<String>> {
+            report.problems.iter().map(|found| found.path.clone()).collect()
+        };
+        let all: Vec<_> = (0..130).map(|file| Some(format!("/{file}"))).collect();
+        let repeated = report(0..130, 1).await;
+        assert_eq!((shown(&repeated), repeated.remarks_found), (all, 0));
+        let damaged = report(130..150, 1).await;
+        let path = |file| (file != DAMAGED.0).then(|| format!("/{file}"));
+        assert_eq!(shown(&damaged), (130..150).map(path).collect::<Vec<_>>());
+        let remarks: Vec<String> = damaged.remarks.iter().map(Found::line).collect();
+        assert_eq!(remarks, ["remark: 1 path is missing: namespace database failed: a row is damaged"]);
+        let busy = report(0..20, u32::MAX).await;
+        assert_eq!(shown(&busy), vec![None; 20]);
+        assert_eq!(busy.remarks[0].line(), "remark: 20 paths are missing: namespace is busy");
+        assert_eq!((busy.problems_found, busy.remarks_found), (20, 1));
+    }
 
     #[test]
     fn a_path_is_exact_and_takes_one_line() {
