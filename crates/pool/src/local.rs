@@ -359,7 +359,7 @@ impl Pool for LocalPool {
         if ticket.mode == TicketMode::Read {
             // Before the caller says that it has the file.
             there.check_present(&self.shared, claim)?;
-            there.check_whole(&self.shared)?;
+            there.check_whole_lately(&self.shared)?;
         }
         let (shared, replicas) = (Arc::clone(&self.shared), Arc::clone(&self.replicas));
         Ok(Arc::new(Handle { shared, replicas, replica, claim, mode: ticket.mode }))

@@ -16,6 +16,7 @@ pub struct Space {
     free_bytes: AtomicU64,
     total_files: AtomicU64,
     free_files: AtomicU64,
+    looks: AtomicU64,
     /// Why nothing can be read or written, as of the last look.
     refusal: Mutex<Option<String>>,
 }
@@ -37,12 +38,14 @@ impl Space {
             free_bytes: AtomicU64::new(0),
             total_files: AtomicU64::new(0),
             free_files: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             refusal: Mutex::new(None),
         }
     }
 
     /// Looks at the file system. May wait for a disk.
     pub fn refresh(&self, root: BorrowedFd<'_>) {
+        self.looks.fetch_add(1, Relaxed);
         let refusal = match fstatvfs(root) {
             Ok(stat) => {
                 self.total_bytes.store(stat.f_blocks.saturating_mul(stat.f_frsize), Relaxed);
@@ -64,6 +67,11 @@ impl Space {
             }
             *known = refusal;
         }
+    }
+
+    /// Looks so far: at least one a second.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Relaxed)
     }
 
     /// Takes `bytes` if they fit above the reserve.

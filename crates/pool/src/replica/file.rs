@@ -4,7 +4,7 @@
 //! removed, so that all find the same one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::{PoolError, Presence, ReplicaFacts};
 use parking_lot::Mutex;
@@ -25,6 +25,8 @@ pub struct ReplicaFile {
     descriptors: Descriptors,
     /// The disk has been asked whether there is a file.
     loaded: AtomicBool,
+    /// The file was as long as it should be at this look of the pool at its disk.
+    whole_at: AtomicU64,
     removed: AtomicBool,
     /// Somebody else than the head has removed the file that is open.
     orphaned: AtomicBool,
@@ -38,6 +40,7 @@ impl ReplicaFile {
             record: Record::new(file),
             descriptors: Descriptors::default(),
             loaded: AtomicBool::new(false),
+            whole_at: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             opening: Mutex::new(()),
@@ -261,6 +264,17 @@ impl ReplicaFile {
             }
             _ => Ok(()),
         }
+    }
+
+    /// As [`ReplicaFile::check_whole`], or the same check of less than a second ago: a read judges the bytes besides.
+    pub fn check_whole_lately(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        let now = shared.space.looks();
+        if self.whole_at.load(Ordering::Relaxed) == now {
+            return Ok(());
+        }
+        self.check_whole(shared)?;
+        self.whole_at.store(now, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Before a sync of `file`: what it brings to the disk at least.
