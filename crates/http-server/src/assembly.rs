@@ -137,6 +137,7 @@ impl Assembly {
     pub async fn next(&mut self) -> Result<Option<Part>, Broken> {
         let plan = match self.ahead.take() {
             Some(plan) => plan,
+            None if self.is_planned() => return self.ended().map(|()| None),
             None => {
                 let charge = self.purse.account.take(self.purse.payer, self.wanted()).await;
                 self.plan(charge)?
@@ -149,6 +150,7 @@ impl Assembly {
         };
         // Where memory is short nothing is read ahead.
         if self.shape.reads_ahead
+            && !self.is_planned()
             && let Some(charge) = self.purse.account.take_now(self.purse.payer, self.wanted())
         {
             self.ahead = Some(self.plan(charge)?);
@@ -163,6 +165,11 @@ impl Assembly {
         Ok(Some(Part::Bytes(parts, charge)))
     }
 
+    /// All that was promised. Pieces behind it are looked for at the end, without memory for them.
+    fn is_planned(&self) -> bool {
+        self.left == 0 && self.rest.is_none()
+    }
+
     fn wanted(&self) -> usize {
         usize::try_from(self.left).unwrap_or(usize::MAX).clamp(1, self.shape.batch_bytes.max(1))
     }
@@ -175,8 +182,12 @@ impl Assembly {
         self.rest = Some(stretch);
     }
 
-    fn ended(&self) -> Result<(), Broken> {
-        if self.left == 0 { Ok(()) } else { Err(Broken::TooShort(self.left)) }
+    fn ended(&mut self) -> Result<(), Broken> {
+        if self.left > 0 {
+            return Err(Broken::TooShort(self.left));
+        }
+        let is_more = self.rest.is_some() || self.pieces.any(|piece| piece.length() > 0);
+        if is_more { Err(Broken::TooLong) } else { Ok(()) }
     }
 
     fn plan(&mut self, mut charge: Charge) -> Result<Plan, Broken> {

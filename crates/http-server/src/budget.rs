@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,8 +39,6 @@ struct Held {
     /// Of addresses, and of networks of IPv6.
     by_address: HashMap<Key, usize>,
     by_payer: HashMap<u64, usize>,
-    by_connection: HashMap<u64, usize>,
-    connections: u64,
 }
 
 /// A connection's part in it.
@@ -48,7 +47,8 @@ pub(crate) struct Account {
     address: Key,
     /// The address itself in IPv4.
     network: Key,
-    connection: u64,
+    /// Of this connection; changed with `held` locked.
+    bytes: AtomicUsize,
     /// Some of its bytes were given back.
     freed: Notify,
 }
@@ -66,16 +66,11 @@ impl Budget {
     }
 
     pub fn account(self: &Arc<Budget>, address: IpAddr) -> Arc<Account> {
-        let connection = {
-            let mut held = self.held.lock();
-            held.connections += 1;
-            held.connections
-        };
         Arc::new(Account {
             budget: Arc::clone(self),
             address: address_key(address),
             network: network_key(address),
-            connection,
+            bytes: AtomicUsize::new(0),
             freed: Notify::new(),
         })
     }
@@ -92,7 +87,7 @@ impl Held {
         let free = budget.bytes_max.saturating_sub(self.bytes);
         let of_network = count(&self.by_address, &account.network);
         let of_payer = payer.map_or(0, |payer| count(&self.by_payer, &payer));
-        let of_connection = count(&self.by_connection, &account.connection);
+        let of_connection = account.bytes.load(Ordering::Relaxed);
         // Half of what is left, so that what was given is never more than what is free then.
         let mut room = (free.saturating_sub(of_network.max(of_payer)) / 2)
             .min(budget.connection_bytes_max.saturating_sub(of_connection));
@@ -110,7 +105,7 @@ impl Held {
         if account.network != account.address {
             *self.by_address.entry(account.network).or_default() += bytes;
         }
-        *self.by_connection.entry(account.connection).or_default() += bytes;
+        account.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(payer) = payer {
             *self.by_payer.entry(payer).or_default() += bytes;
         }
@@ -122,7 +117,7 @@ impl Held {
         if account.network != account.address {
             subtract(&mut self.by_address, account.network, bytes);
         }
-        subtract(&mut self.by_connection, account.connection, bytes);
+        account.bytes.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(payer) = payer {
             subtract(&mut self.by_payer, payer, bytes);
         }
@@ -289,7 +284,7 @@ mod tests {
         assert_eq!((other.bytes(), budget.bytes()), (MIB, before + MIB));
         drop((greedy, other));
         let held = budget.held.lock();
-        assert!(held.bytes == 0 && held.by_address.is_empty() && held.by_connection.is_empty());
+        assert!(held.bytes == 0 && held.by_address.is_empty());
     }
 
     #[test]

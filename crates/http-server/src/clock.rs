@@ -1,8 +1,13 @@
-//! The Date header, formatted once a second.
+//! The Date header, formatted once a second; and deadlines of what is mostly ready at once.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use types::Timestamp;
 
 const DATE_BYTES: usize = 29;
@@ -26,6 +31,15 @@ impl DateClock {
         }
         last.1
     }
+}
+
+/// As `timeout`, but sets no timer for what is ready at once.
+pub(crate) async fn within<F: Future>(patience: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
+        return Ok(done);
+    }
+    timeout(patience, future).await
 }
 
 fn text_of(now: SystemTime) -> [u8; DATE_BYTES] {

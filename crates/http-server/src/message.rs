@@ -110,6 +110,15 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Replica { length, .. } => *length,
+        }
+    }
+}
+
 /// A replica whose parts go into responses.
 #[derive(Clone)]
 pub struct Source(Arc<dyn OpenReplica>);

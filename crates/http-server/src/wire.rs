@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::budget::Account;
+use crate::clock::within;
 use crate::segments::Segments;
 use crate::stream::Stream;
 
@@ -52,7 +53,7 @@ impl Wire {
         while !self.out.is_empty() {
             let mut room = Segments::room();
             let slices = self.out.slices(&mut room);
-            let written = timeout(patience, self.stream.write_vectored(slices)).await??;
+            let written = within(patience, self.stream.write_vectored(slices)).await??;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -60,7 +61,7 @@ impl Wire {
             self.sent += written as u64;
         }
         if self.stream.plain().is_none() {
-            timeout(patience, self.stream.flush()).await??;
+            within(patience, self.stream.flush()).await??;
         }
         Ok(())
     }

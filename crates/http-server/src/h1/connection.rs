@@ -15,6 +15,7 @@ use super::incoming::{Incoming, Leftover};
 use super::respond::respond;
 use super::send_error::SendError;
 use crate::budget::{Account, Charge};
+use crate::clock::within;
 use crate::exchange::OpenExchange;
 use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response, ResponseBody};
@@ -107,7 +108,7 @@ impl Connection<'_> {
             }
             let patience = if is_first { limits.head_time } else { limits.idle_time };
             self.phase.is_idle.store(true, Ordering::Relaxed);
-            let received = timeout(patience, wire.receive(RECEIVE_BYTES)).await;
+            let received = within(patience, wire.receive(RECEIVE_BYTES)).await;
             self.phase.is_idle.store(false, Ordering::Relaxed);
             if !matches!(received, Ok(Ok(count)) if count > 0) {
                 return Next::End;
