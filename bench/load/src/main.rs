@@ -1,19 +1,25 @@
-//! `forebay-load`: creates as fast as they go, and how long each took, as one line of JSON.
+//! `forebay-load`: creates, reads or writes as fast as they go, and how long each took, as one line of JSON.
 //!
-//! `nfs` speaks NFSv4.1 to a server, `namespace` calls the crate of that name. The drivers that start servers, take
-//! medians and draw are `bench/create` and its modules.
+//! `nfs` and `crowd` speak NFSv4.1 to a server, `namespace` calls the crate of that name, `sendfile` is the bound of
+//! reading. The drivers that start servers, take medians and draw are `bench/create` and its modules.
 
+mod blocks;
 mod engine;
 mod nfs;
 mod report;
+mod sendfile;
 mod table;
+mod throughput;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 #[derive(Parser)]
-#[command(name = "forebay-load", about = "Creates as fast as they go; prints one line of JSON.")]
+#[command(
+    name = "forebay-load",
+    about = "Creates, reads or writes as fast as they go; prints one line of JSON."
+)]
 struct Cli {
     #[command(subcommand)]
     level: Level,
@@ -25,13 +31,15 @@ enum Level {
     Nfs(nfs::Arguments),
     /// Many clients at once through NFS: a connection, a session and slots for each; what they made is counted afterwards.
     Crowd(nfs::crowd::Arguments),
+    /// The bound of reading: a bare sendfile loop over loopback TCP.
+    Sendfile(sendfile::Arguments),
     /// The namespace crate alone, without any network.
     Namespace(engine::Arguments),
     /// How long each operation takes in a large namespace that was imported.
     Table(table::Arguments),
 }
 
-/// Arguments of every level.
+/// Arguments of every level that creates.
 #[derive(Args, Clone, Debug)]
 pub struct Load {
     /// How many create at the same time.
@@ -62,6 +70,7 @@ fn main() -> Result<()> {
     let report = match Cli::parse().level {
         Level::Nfs(arguments) => serde_json::to_value(nfs::run(&arguments)?)?,
         Level::Crowd(arguments) => serde_json::to_value(nfs::crowd::run(&arguments)?)?,
+        Level::Sendfile(arguments) => serde_json::to_value(sendfile::run(&arguments)?)?,
         Level::Namespace(arguments) => serde_json::to_value(engine::run(&arguments)?)?,
         Level::Table(arguments) => table::run(&arguments)?,
     };

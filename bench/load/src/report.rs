@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::time::ClockId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -104,7 +105,16 @@ impl Report {
 
 /// User and system time of this process so far.
 pub fn cpu_time() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    clock(ClockId::ProcessCPUTime)
+}
+
+/// The same of the calling thread alone.
+pub fn thread_cpu_time() -> Duration {
+    clock(ClockId::ThreadCPUTime)
+}
+
+fn clock(clock: ClockId) -> Duration {
+    let used = rustix::time::clock_gettime(clock);
     Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
 }
 

@@ -1,0 +1,76 @@
+//! Results of a transfer: one JSON object, the same keys for NFS and for the bound.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::blocks::{Blocks, Pattern};
+use crate::report::{Latencies, Summary, rounded};
+
+/// Bytes that are taken off a socket at once, into one buffer that is used again: a cache holds them.
+pub const RECEIVE_BYTES: usize = 256 << 10;
+
+/// Measurements of one stream.
+#[derive(Debug, Default)]
+pub struct Measured {
+    pub bytes: u64,
+    /// From the beginning of all streams to the last reply of this one.
+    pub elapsed: Duration,
+    /// Of each request that went well.
+    pub latencies: Latencies,
+    /// Of each COMMIT.
+    pub commits: Latencies,
+    /// Counts by what failed.
+    pub errors: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Throughput {
+    pub streams: usize,
+    pub block: u32,
+    pub pattern: Pattern,
+    /// Until the last stream has ended.
+    pub seconds: f64,
+    pub bytes: u64,
+    /// Millions of bytes per second.
+    pub mb_s: f64,
+    pub operations: u64,
+    pub operations_s: f64,
+    #[serde(flatten)]
+    pub latencies: Summary,
+    /// User and system time of this process.
+    pub cpu_s: f64,
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Throughput {
+    /// All streams together, and the times of their COMMITs.
+    pub fn of(blocks: &Blocks, measured: Vec<Measured>, cpu: Duration) -> (Throughput, Latencies) {
+        let streams = measured.len();
+        let mut all = Measured::default();
+        for each in measured {
+            all.bytes += each.bytes;
+            all.elapsed = all.elapsed.max(each.elapsed);
+            all.latencies.append(each.latencies);
+            all.commits.append(each.commits);
+            each.errors.into_iter().for_each(|(what, count)| *all.errors.entry(what).or_default() += count);
+        }
+        let seconds = all.elapsed.as_secs_f64().max(1e-9);
+        let operations = all.latencies.len() as u64;
+        let throughput = Throughput {
+            streams,
+            block: blocks.block(),
+            pattern: blocks.pattern(),
+            seconds: rounded(seconds),
+            bytes: all.bytes,
+            mb_s: rounded(all.bytes as f64 / 1e6 / seconds),
+            operations,
+            operations_s: rounded(operations as f64 / seconds),
+            latencies: all.latencies.summary(),
+            cpu_s: rounded(cpu.as_secs_f64()),
+            errors: all.errors,
+        };
+        (throughput, all.commits)
+    }
+}
