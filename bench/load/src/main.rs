@@ -1,7 +1,8 @@
 //! `forebay-load`: creates, reads or writes as fast as they go, and how long each took, as one line of JSON.
 //!
-//! `nfs` and `crowd` speak NFSv4.1 to a server, `namespace` calls the crate of that name, `sendfile` is the bound of
-//! reading. The drivers that start servers, take medians and draw are `bench/create` and its modules.
+//! `nfs`, `crowd` and `stream` speak NFSv4.1 to a server, `namespace` calls the crate of that name, `sendfile` is the
+//! bound of `stream`. The drivers that start servers, take medians and draw are `bench/create`, `bench/engine` and their
+//! modules.
 
 mod blocks;
 mod engine;
@@ -31,7 +32,9 @@ enum Level {
     Nfs(nfs::Arguments),
     /// Many clients at once through NFS: a connection, a session and slots for each; what they made is counted afterwards.
     Crowd(nfs::crowd::Arguments),
-    /// The bound of reading: a bare sendfile loop over loopback TCP.
+    /// READ or WRITE through NFS: a connection, a session and a file for each stream.
+    Stream(nfs::stream::Arguments),
+    /// The bound of READ: a bare sendfile loop over loopback TCP.
     Sendfile(sendfile::Arguments),
     /// The namespace crate alone, without any network.
     Namespace(engine::Arguments),
@@ -70,6 +73,7 @@ fn main() -> Result<()> {
     let report = match Cli::parse().level {
         Level::Nfs(arguments) => serde_json::to_value(nfs::run(&arguments)?)?,
         Level::Crowd(arguments) => serde_json::to_value(nfs::crowd::run(&arguments)?)?,
+        Level::Stream(arguments) => serde_json::to_value(nfs::stream::run(&arguments)?)?,
         Level::Sendfile(arguments) => serde_json::to_value(sendfile::run(&arguments)?)?,
         Level::Namespace(arguments) => serde_json::to_value(engine::run(&arguments)?)?,
         Level::Table(arguments) => table::run(&arguments)?,

@@ -7,6 +7,7 @@
 mod client;
 mod creators;
 pub mod crowd;
+pub mod stream;
 mod wire;
 
 use std::io::{ErrorKind, Read, Write};

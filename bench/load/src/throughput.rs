@@ -25,6 +25,12 @@ pub struct Measured {
     pub errors: BTreeMap<String, u64>,
 }
 
+impl Measured {
+    pub fn count_error(&mut self, error: String) {
+        *self.errors.entry(error).or_default() += 1;
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub struct Throughput {
     pub streams: usize,

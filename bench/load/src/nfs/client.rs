@@ -12,17 +12,18 @@ use bytes::Bytes;
 use nfs4::{
     Bitmap4, CallbackSecParms4, ChannelAttrs4, ClientId4, ClientOwner4, Component4, Create4Args,
     CreateSession4Args, CreateType4, DestroyClientId4Args, DestroySession4Args, EXCHGID4_FLAG_USE_PNFS_MDS,
-    ExchangeId4Args, FileAttributes, Lookup4Args, NfsArgop4, NfsFh4, NfsResop4, NfsStat4, PutFh4Args,
-    ReadDir4Args, ReclaimComplete4Args, Res, Sequence4Args, SessionId4, StateProtect4A, Verifier4,
+    ExchangeId4Args, ExchangeId4ResOk, FileAttributes, Lookup4Args, NfsArgop4, NfsFh4, NfsResop4, NfsStat4,
+    PutFh4Args, ReadDir4Args, ReclaimComplete4Args, Res, Sequence4Args, SessionId4, StateProtect4A,
+    Verifier4,
 };
 use oncrpc::{MessageType, message_type};
 use xdr::Opaque;
 
 use super::creators::{Creators, Measured, Next, Plan};
-use super::wire::{Calls, Reply};
+use super::wire::{Calls, MINOR_VERSION, Reply};
 use crate::Directories;
 
-const SLOT_BITS: u32 = 10;
+pub(super) const SLOT_BITS: u32 = 10;
 /// Names for one READDIR: as much as Linux asks for at once.
 const READDIR_BYTES: u32 = 256 << 10;
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
@@ -96,7 +97,7 @@ pub struct Client {
 impl Client {
     pub fn new(plan: Plan) -> Client {
         Client {
-            calls: Calls::new(plan.uid, plan.gid),
+            calls: Calls::new(MINOR_VERSION, plan.uid, plan.gid),
             plan,
             step: Step::ExchangeId,
             xids: 0,
@@ -112,16 +113,7 @@ impl Client {
 
     /// Makes the first call.
     pub fn start(&mut self) {
-        let exchange_id = ExchangeId4Args {
-            clientowner: ClientOwner4 {
-                verifier: Verifier4(self.plan.nonce.to_be_bytes()),
-                ownerid: Opaque::from(format!("forebay-load {:x}", self.plan.nonce).as_str()),
-            },
-            flags: EXCHGID4_FLAG_USE_PNFS_MDS,
-            state_protect: StateProtect4A::None,
-            client_impl_id: None,
-        };
-        self.call_alone(NfsArgop4::ExchangeId(exchange_id));
+        self.call_alone(exchange_id(self.plan.nonce, EXCHGID4_FLAG_USE_PNFS_MDS));
     }
 
     /// Calls that are ready to be sent.
@@ -276,15 +268,8 @@ impl Client {
         };
         self.clientid = exchanged.clientid;
         self.step = Step::CreateSession;
-        self.call_alone(NfsArgop4::CreateSession(CreateSession4Args {
-            clientid: exchanged.clientid,
-            sequence: exchanged.sequenceid,
-            flags: 0,
-            fore_chan_attrs: ChannelAttrs4 { maxrequests: self.plan.creators, ..FORE_CHANNEL },
-            back_chan_attrs: BACK_CHANNEL,
-            cb_program: CALLBACK_PROGRAM,
-            sec_parms: vec![CallbackSecParms4::None],
-        }));
+        let create = create_session(exchanged, self.plan.creators);
+        self.call_alone(create);
         Ok(())
     }
 
@@ -413,14 +398,40 @@ impl Client {
     }
 }
 
-fn handle(reply: &Reply) -> Result<NfsFh4> {
+/// The nonce is the client's name and its boot.
+pub(super) fn exchange_id(nonce: u64, flags: u32) -> NfsArgop4 {
+    NfsArgop4::ExchangeId(ExchangeId4Args {
+        clientowner: ClientOwner4 {
+            verifier: Verifier4(nonce.to_be_bytes()),
+            ownerid: Opaque::from(format!("forebay-load {nonce:x}").as_str()),
+        },
+        flags,
+        state_protect: StateProtect4A::None,
+        client_impl_id: None,
+    })
+}
+
+/// Asks for so many slots and no back channel.
+pub(super) fn create_session(exchanged: &ExchangeId4ResOk, slots: u32) -> NfsArgop4 {
+    NfsArgop4::CreateSession(CreateSession4Args {
+        clientid: exchanged.clientid,
+        sequence: exchanged.sequenceid,
+        flags: 0,
+        fore_chan_attrs: ChannelAttrs4 { maxrequests: slots, ..FORE_CHANNEL },
+        back_chan_attrs: BACK_CHANNEL,
+        cb_program: CALLBACK_PROGRAM,
+        sec_parms: vec![CallbackSecParms4::None],
+    })
+}
+
+pub(super) fn handle(reply: &Reply) -> Result<NfsFh4> {
     match reply.results.last() {
         Some(NfsResop4::GetFh(Res::Ok(body))) => Ok(body.object.clone()),
         _ => bail!("the reply lacks GETFH"),
     }
 }
 
-fn put_fh(object: &NfsFh4) -> NfsArgop4 {
+pub(super) fn put_fh(object: &NfsFh4) -> NfsArgop4 {
     NfsArgop4::PutFh(PutFh4Args { object: object.clone() })
 }
 

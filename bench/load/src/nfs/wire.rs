@@ -7,7 +7,7 @@ use oncrpc::{AuthSys, CallHeader, Credential, OpaqueAuth, ReplyHeader, record_he
 use xdr::{Decoder, Encoder, Opaque, Xdr};
 
 /// As Linux mounts.
-const MINOR_VERSION: u32 = 2;
+pub const MINOR_VERSION: u32 = 2;
 /// Sixty-four calls of usual length.
 const BATCH_BYTES: usize = 24 << 10;
 
@@ -19,7 +19,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    pub fn new(uid: u32, gid: u32) -> Calls {
+    pub fn new(minor_version: u32, uid: u32, gid: u32) -> Calls {
         let credential = Credential::Sys(AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"forebay-load"),
@@ -38,7 +38,7 @@ impl Calls {
         }
         .encode(&mut e);
         Opaque::new().encode(&mut e);
-        e.put_u32(MINOR_VERSION);
+        e.put_u32(minor_version);
         Calls { header: e.into_bytes().slice(4..), ready: Encoder::new() }
     }
 
@@ -56,6 +56,11 @@ impl Calls {
     /// All that wait.
     pub fn take(&mut self) -> Bytes {
         std::mem::replace(&mut self.ready, Encoder::with_capacity(BATCH_BYTES)).into_bytes()
+    }
+
+    /// As `take`, for one call: the data of WRITE is not copied.
+    pub fn take_segments(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.ready).into_segments()
     }
 }
 
@@ -93,19 +98,26 @@ fn name(result: &NfsResop4) -> &'static str {
     match result {
         NfsResop4::Access(_) => "ACCESS",
         NfsResop4::Close(_) => "CLOSE",
+        NfsResop4::Commit(_) => "COMMIT",
         NfsResop4::Create(_) => "CREATE",
         NfsResop4::CreateSession(_) => "CREATE_SESSION",
         NfsResop4::ExchangeId(_) => "EXCHANGE_ID",
         NfsResop4::GetAttr(_) => "GETATTR",
+        NfsResop4::GetDeviceInfo(_) => "GETDEVICEINFO",
         NfsResop4::GetFh(_) => "GETFH",
+        NfsResop4::LayoutCommit(_) => "LAYOUTCOMMIT",
+        NfsResop4::LayoutGet(_) => "LAYOUTGET",
+        NfsResop4::LayoutReturn(_) => "LAYOUTRETURN",
         NfsResop4::Lookup(_) => "LOOKUP",
         NfsResop4::Open(_) => "OPEN",
         NfsResop4::PutFh(_) => "PUTFH",
         NfsResop4::PutRootFh(_) => "PUTROOTFH",
+        NfsResop4::Read(_) => "READ",
         NfsResop4::ReadDir(_) => "READDIR",
         NfsResop4::ReclaimComplete(_) => "RECLAIM_COMPLETE",
         NfsResop4::Remove(_) => "REMOVE",
         NfsResop4::Sequence(_) => "SEQUENCE",
+        NfsResop4::Write(_) => "WRITE",
         _ => "an operation",
     }
 }
@@ -119,7 +131,7 @@ mod tests {
 
     #[test]
     fn calls_that_wait_are_records_one_after_the_other() {
-        let mut calls = Calls::new(1, 2);
+        let mut calls = Calls::new(2, 1, 2);
         calls.add(7, &[NfsArgop4::PutRootFh, NfsArgop4::GetFh]);
         calls.add(8, &[NfsArgop4::PutRootFh]);
         let mut stream = BytesMut::from(&calls.take()[..]);
