@@ -1,0 +1,201 @@
+"""The ways to the bytes of a file that are compared. A side is a server -- a binary and lines of its configuration -- and
+the path that requests take to it; `sendfile` is the bound and has no server.
+
+To add a mode of the I/O engine, add a row to `SIDES`, or give its lines as `--with NAME=FILE`.
+"""
+import json, os, shlex, shutil, subprocess, time
+
+from creates.modes import ROOT, binary, built
+from macro.sides import BEFORE
+from web import servers
+
+LOAD = os.environ.get("FOREBAY_BENCH_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
+TIMEOUT_S = 600
+# The clock of a process in Linux's numbers of clocks (CPUCLOCK_SCHED in linux/posix-timers.h).
+CPUCLOCK_SCHED = 2
+
+
+class OneProcess(servers.Server):
+    def cpu_s(self):
+        """Of the process, by its CPU clock in nanoseconds: the clock that /proc shows has ticks of 10 ms, too coarse for one pass over a file."""
+        return time.clock_gettime(~self.process.pid << 3 | CPUCLOCK_SCHED)
+
+
+class ForebayServer(OneProcess):
+    def __init__(self, scratch, name, binary, lines):
+        super().__init__(scratch, name)
+        self.name, self.binary = name, binary
+        self.config = os.path.join(self.home, "forebay.toml")
+        with open(self.config, "w") as f:
+            f.write("[http]\nenabled = false\n" + lines)
+
+    def command(self):
+        return [self.binary, "up", "--data", os.path.join(self.home, "data"), "--nfs-port", str(self.port), "--pool-port", str(servers.free_port()),
+                "--no-root-squash", "--config", self.config]
+
+
+class GaneshaServer(OneProcess):
+    name = "nfs-ganesha"
+
+    def __init__(self, scratch):
+        from driver.server import Ganesha
+        super().__init__(scratch, self.name)
+        self.server = Ganesha(self.home, port=self.port)
+
+    def command(self):
+        return shlex.split(self.server.command())
+
+
+class Side:
+    """Read and written by forebay-load through NFS."""
+
+    def __init__(self, name, durability, through="pool", minor_version=2):
+        self.name, self.durability, self.through, self.minor_version = name, durability, through, minor_version
+        self.server = None
+
+    def can(self, _job):
+        return True
+
+    def described(self):
+        return {"durability": self.durability, "through": self.through}
+
+    def stop(self):
+        if self.server:
+            self.server.stop()
+
+    def run(self, work):
+        """The line of forebay-load, and CPU seconds of the server."""
+        argv = ["stream", "--server", "127.0.0.1:%d" % self.server.port, "--through", self.through, "--minor-version", str(self.minor_version)]
+        before = self.server.cpu_s()
+        found = generate(argv + work.options())
+        return found, self.server.cpu_s() - before
+
+    def fill(self, work):
+        """Makes the files that a job finds there."""
+        self.run(work.whole("write"))
+
+    def check(self, work):
+        """Compares them with what was written."""
+        self.run(work.whole("read"))
+
+    def drop(self, _work):
+        drop_pages(self.server.home)
+
+
+class ForebaySide(Side):
+    def __init__(self, name, lines="", through="pool", binary=None):
+        super().__init__(name, "UNSTABLE: in the pool's page cache until COMMIT. FILE_SYNC: bytes are on disk (fdatasync).", through)
+        self.lines, self.binary = lines, binary
+
+    def described(self):
+        return dict(super().described(), configuration=self.lines)
+
+    def missing(self):
+        self.binary = os.path.abspath(self.binary or binary())
+        return built(self.binary, "cargo build --release")
+
+    def start(self, scratch, started):
+        """Sides that differ in the path only share one server, and so its files."""
+        key = (self.binary, self.lines)
+        if key not in started:
+            started[key] = ForebayServer(scratch, self.name, self.binary, self.lines)
+            started[key].start()
+        self.server = started[key]
+
+
+class GaneshaSide(Side):
+    def __init__(self):
+        super().__init__("nfs-ganesha", "UNSTABLE: in the page cache until COMMIT. FILE_SYNC: bytes are on disk (fsync).", through="head", minor_version=1)
+
+    def missing(self):
+        return None if shutil.which("ganesha.nfsd") else "nfs-ganesha is not installed"
+
+    def start(self, scratch, _started):
+        self.server = GaneshaServer(scratch)
+        self.server.start()
+
+
+class SendfileSide:
+    """The bound of reading: sendfile(2) over loopback TCP, and nothing else."""
+
+    name, durability, server = "sendfile", "none", None
+
+    def missing(self):
+        return None
+
+    def can(self, job):
+        """It has one request under way: of random reads of a disk it is no bound."""
+        return job.operation == "read" and not (job.cold and job.pattern == "random")
+
+    def described(self):
+        return {"durability": self.durability}
+
+    def start(self, scratch, _started):
+        self.home = os.path.join(scratch, self.name)
+        os.makedirs(self.home)
+
+    def stop(self):
+        """It has no server."""
+
+    def files(self, work):
+        return [os.path.join(self.home, name) for name in work.names()]
+
+    def run(self, work):
+        argv = ["sendfile"]
+        for path in self.files(work):
+            argv += ["--file", path]
+        found = generate(argv + work.block_options())
+        return dict(found, cpu_s=found["cpu_s"] - found["sender_cpu_s"]), found["sender_cpu_s"]
+
+    def fill(self, work):
+        block = os.urandom(1 << 20)
+        for path in self.files(work):
+            with open(path, "wb", buffering=0) as f:
+                while f.tell() < work.file_bytes():
+                    f.write(block[:work.file_bytes() - f.tell()])
+
+    def check(self, _work):
+        """Nothing but the kernel could have changed them."""
+
+    def drop(self, _work):
+        drop_pages(self.home)
+
+
+SIDES = [ForebaySide("forebay"), ForebaySide("forebay-head", through="head"), SendfileSide(), GaneshaSide()]
+
+
+def chosen(opt):
+    """`--before` alone sets two binaries of ours and the bound beside each other. Sides of `--with` always take part."""
+    before = [ForebaySide(BEFORE, binary=opt.before)] if opt.before else []
+    wanted = opt.side or (["forebay", "sendfile"] if opt.before else [s.name for s in SIDES])
+    if unknown := set(wanted) - {s.name for s in SIDES}:
+        raise SystemExit("bench/engine: no such side: %s" % " ".join(sorted(unknown)))
+    return [s for s in SIDES if s.name in wanted] + before + [further(text) for text in opt.further]
+
+
+def further(text):
+    name, _, path = text.partition("=")
+    with open(path) as f:
+        return ForebaySide(name, f.read())
+
+
+def generate(argv):
+    done = subprocess.run(servers.NICE + [LOAD] + argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise SystemExit("forebay-load %s: %s" % (" ".join(argv), done.stderr.strip()))
+    found = json.loads(done.stdout)
+    if found["errors"]:
+        raise SystemExit("forebay-load %s: %s" % (" ".join(argv), found["errors"]))
+    return found
+
+
+def drop_pages(home):
+    """Takes the files below out of the page cache, without root: what is written must be on disk for that."""
+    os.sync()
+    for place, _, names in os.walk(home):
+        for path in filter(os.path.isfile, (os.path.join(place, name) for name in names)):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
