@@ -65,6 +65,11 @@ impl Blocks {
         self.pattern
     }
 
+    /// The same with the first block so many bytes further on.
+    pub fn after(&self, bytes: u64) -> Blocks {
+        Blocks { offset: self.offset.saturating_add(bytes), ..self.clone() }
+    }
+
     /// The blocks of a file that ends at `end`; files with different `seed`s get different random orders.
     pub fn positions(&self, end: u64, seed: u64) -> Result<Positions> {
         let stride = match self.pattern {

@@ -1,4 +1,4 @@
-//! READ or WRITE through NFS: for each stream a file, a connection with a session, and slots that are all in use.
+//! READ or WRITE through NFS: for each stream a connection with a session, slots that are all in use, and mostly a file.
 //!
 //! `target` opens the file and finds the way to its bytes: at the mounted server, or at the pool that a layout names.
 //! `transfer` is the loop that is measured, a thread for each stream. `replies` cuts the stream of replies into heads and
@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Requests of each stream that are under way at the same time.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1 << SLOT_BITS))]
     slots: u32,
+    /// All streams use the file of the first one. Each has its first block behind that of the stream before it.
+    #[arg(long)]
+    shared: bool,
     #[command(flatten)]
     blocks: Blocks,
     /// How durable WRITE is to be when it is answered.
@@ -149,7 +152,8 @@ fn open_all(arguments: &Arguments) -> Result<Vec<Target>> {
     let first = nonce()?;
     let mut targets = Vec::new();
     for number in 0..arguments.streams {
-        let name = if number == 0 { name.clone() } else { format!("{name}.{number}") };
+        let is_first = number == 0 || arguments.shared;
+        let name = if is_first { name.clone() } else { format!("{name}.{number}") };
         let caller = Caller { nonce: first.wrapping_add(u64::from(number)), slots: arguments.slots };
         targets.push(Target::open(arguments, &caller, &directory, &name)?);
     }
@@ -157,7 +161,8 @@ fn open_all(arguments: &Arguments) -> Result<Vec<Target>> {
 }
 
 fn stream(arguments: &Arguments, number: usize, target: &mut Target, began: Instant) -> Result<Measured> {
-    let positions = arguments.blocks.positions(arguments.file_bytes, number as u64)?;
+    let before = if arguments.shared { number as u64 * u64::from(arguments.blocks.block()) } else { 0 };
+    let positions = arguments.blocks.after(before).positions(arguments.file_bytes, number as u64)?;
     let stable = match arguments.stable {
         Stable::Unstable => StableHow4::Unstable,
         Stable::FileSync => StableHow4::FileSync,

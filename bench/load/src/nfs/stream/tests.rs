@@ -76,6 +76,19 @@ fn each_stream_has_a_file_of_its_own_and_commits_each_pass() {
 }
 
 #[test]
+fn strided_streams_of_one_file_fill_it_together() {
+    let servers = Servers::start(Behaviour::default());
+    let options = "--operation write --verify --streams 3 --shared --pattern strided --stride 3000";
+    let report = run_with(&servers, options).unwrap();
+    assert_clean(&report);
+    assert_eq!((&report["bytes"], &report["operations"]), (&10_500.into(), &11.into()));
+    let mut expected = vec![0; 10_500];
+    contents::fill(0, &mut expected);
+    assert_eq!(servers.content("file"), expected);
+    servers.with_state(|state| assert_eq!(state.files.len(), 1, "{state:?}"));
+}
+
+#[test]
 fn stable_writes_and_writes_without_commit_are_not_committed() {
     let servers = Servers::start(Behaviour::default());
     for options in ["--stable file-sync", "--commit no"] {
