@@ -16,6 +16,12 @@ CPUCLOCK_SCHED = 2
 
 
 class OneProcess(servers.Server):
+    """`made`: by the path of a job, the files that hold its bytes; a server that keeps them under names of its own is not asked for these."""
+
+    def __init__(self, scratch, name):
+        super().__init__(scratch, name)
+        self.made = {}
+
     def start(self):
         super().start()
         go_first(self.process)
@@ -76,14 +82,19 @@ class Side:
 
     def fill(self, work):
         """Makes the files that a job finds there."""
+        before = set(files_below(self.server.home))
         self.run(work.whole("write"))
+        made = [path for path in files_below(self.server.home) if path not in before and os.path.getsize(path) == work.file_bytes()]
+        if len(made) != len(work.names()):
+            raise SystemExit("%s: %d files hold the bytes of %s" % (self.name, len(made), work.path()))
+        self.server.made[work.path()] = made
 
     def check(self, work):
         """Compares them with what was written."""
         self.run(work.whole("read"))
 
-    def drop(self, _work):
-        drop_pages(self.server.home)
+    def drop(self, work):
+        drop_pages(self.server.made[work.path()])
 
 
 class ForebaySide(Side):
@@ -161,8 +172,8 @@ class SendfileSide:
     def check(self, _work):
         """Nothing but the kernel could have changed them."""
 
-    def drop(self, _work):
-        drop_pages(self.home)
+    def drop(self, work):
+        drop_pages(self.files(work))
 
 
 SIDES = [ForebaySide("forebay"), ForebaySide("forebay-head", through="head"), SendfileSide(), GaneshaSide()]
@@ -204,13 +215,17 @@ def go_first(process):
         f.write("-15")
 
 
-def drop_pages(home):
-    """Takes the files below out of the page cache, without root: what is written must be on disk for that."""
-    os.sync()
+def files_below(home):
     for place, _, names in os.walk(home):
-        for path in filter(os.path.isfile, (os.path.join(place, name) for name in names)):
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
+        yield from filter(os.path.isfile, (os.path.join(place, name) for name in names))
+
+
+def drop_pages(paths):
+    """Takes files out of the page cache, without root: what is written must be on disk for that."""
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
