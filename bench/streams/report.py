@@ -7,8 +7,9 @@ from web.report import BUSY_MAX, rounded
 from . import jobs
 
 SCHEMA = 1
+FIRST = "forebay"
 REFERENCES = ["sendfile", "nfs-ganesha", BEFORE]
-# (job, what, beside which side, at least or at most, bound), of the side `forebay`.
+# (job, what, beside which side, at least or at most, bound), of the side FIRST.
 TARGETS = [("read-hot", "rate", "sendfile", ">=", 0.9), ("read-hot8", "rate", "sendfile", ">=", 0.9),
            ("read-hot", "cpu", "nfs-ganesha", "<=", 0.5), ("read-hot8", "cpu", "nfs-ganesha", "<=", 0.5)]
 TIMES = ["p50_us", "p99_us", "max_us", "commit_us"]
@@ -20,11 +21,19 @@ def summarise(runs):
     for name, sides in runs.items():
         job = jobs.JOBS[name]
         figures = {side: summary(job, rounds) for side, rounds in sides.items()}
-        ratios = {"%s / %s" % (ours, other): {key: ratio(sides, ours, other, key) for key in ("rate", "cpu")}
-                  for ours in sides if ours not in REFERENCES for other in REFERENCES if other in sides}
+        ratios = {"%s / %s" % pair: {key: ratio(sides, *pair, key) for key in ("rate", "cpu")} for pair in pairs(sides)}
         out[name] = rounded({"unit": job.unit, "operation": job.operation, "streams": job.streams, "slots": job.slots, "block": job.block,
                              "pattern": job.pattern, "stable": job.stable, "cold": job.cold, "sides": figures, "ratios": ratios})
     return out
+
+
+def pairs(sides):
+    """Each of ours beside each reference, and the first of ours beside its other configurations."""
+    for ours in sides:
+        if ours not in REFERENCES:
+            yield from ((ours, other) for other in REFERENCES if other in sides)
+    if FIRST in sides:
+        yield from ((FIRST, other) for other in sides if other not in REFERENCES + [FIRST])
 
 
 def summary(job, rounds):
@@ -53,9 +62,9 @@ def table(figures, sides, limits, calm):
         for name, job in figures.items():
             cells = ("%.4g" % pick(job["sides"][s]) if s in job["sides"] else "-" for s in sides)
             lines.append("%-17s %-6s" % (name, unit(job)) + "".join(cell.rjust(width) for cell in cells))
-    pairs = dict.fromkeys(pair for job in figures.values() for pair in job["ratios"])
+    shown_pairs = dict.fromkeys(pair for job in figures.values() for pair in job["ratios"])
     lines += ["", "ratio of the medians: rate (CPU)"]
-    for pair in pairs:
+    for pair in shown_pairs:
         cells = ("%s %s" % (name, shown(job["ratios"][pair])) for name, job in figures.items() if pair in job["ratios"])
         lines.append("%-27s %s" % (pair, "  ".join(cells)))
     lines += ["", "targets"] + list(targets(figures))
@@ -75,7 +84,7 @@ def shown(ratios):
 
 def targets(figures):
     for name, key, other, sense, bound in TARGETS:
-        ratios = figures.get(name, {}).get("ratios", {}).get("forebay / " + other)
+        ratios = figures.get(name, {}).get("ratios", {}).get("%s / %s" % (FIRST, other))
         if ratios and ratios[key]["of_medians"] is not None:
             found = ratios[key]["of_medians"]
             met = found >= bound if sense == ">=" else found <= bound
