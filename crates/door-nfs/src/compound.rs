@@ -15,7 +15,6 @@ use nfs4::{
     Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args, op,
 };
 use nfs4_state::ConnectionId;
-use splice::Load;
 use tracing::Instrument;
 use types::Acl;
 use xdr::{Decoder, Encoder, Mark, Xdr};
@@ -27,7 +26,7 @@ use crate::operation_table::OperationTable;
 use crate::operations::Operations;
 use crate::security::{Kerberos, Security};
 use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
-use crate::transport::{CallPlace, Caller, Connection, GarbageArguments, Program, Results};
+use crate::transport::{CallPlace, Caller, Connection, GarbageArguments, Program};
 
 /// Without a session no reply size was negotiated; replies of operations that may run there are small.
 const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
@@ -70,7 +69,7 @@ impl Program for Engine {
         caller: Caller,
         body: Bytes,
         place: &mut CallPlace,
-    ) -> Result<Results, GarbageArguments> {
+    ) -> Result<Vec<Bytes>, GarbageArguments> {
         self.run(caller, body, Some(place)).await
     }
 }
@@ -82,7 +81,7 @@ impl Engine {
         caller: Caller,
         body: Bytes,
         place_in_flight: Option<&mut CallPlace>,
-    ) -> Result<Results, GarbageArguments> {
+    ) -> Result<Vec<Bytes>, GarbageArguments> {
         let body_bytes = body.len();
         let mut decoder = Decoder::new(body);
         let header = CompoundArgs::decode_header(&mut decoder).map_err(|_| GarbageArguments)?;
@@ -102,10 +101,10 @@ impl Engine {
 }
 
 /// A reply without operations.
-fn refusal(header: &CompoundArgs, status: NfsStat4) -> Results {
+fn refusal(header: &CompoundArgs, status: NfsStat4) -> Vec<Bytes> {
     let mut encoder = Encoder::new();
     Compound4Res { status, tag: header.tag.clone(), resarray: Vec::new() }.encode(&mut encoder);
-    encoder.into_segments().into()
+    encoder.into_segments()
 }
 
 struct Run<'a> {
@@ -121,7 +120,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn all(mut self, compound: &mut Compound) -> Results {
+    async fn all(mut self, compound: &mut Compound) -> Vec<Bytes> {
         let Some(first) = self.next(compound.minorversion) else { return self.reply.finish() };
         match first {
             Ok(NfsArgop4::Sequence(arguments)) => self.in_session(compound, &arguments).await,
@@ -147,14 +146,14 @@ impl Run<'_> {
         }
     }
 
-    async fn in_session(mut self, compound: &mut Compound, arguments: &Sequence4Args) -> Results {
+    async fn in_session(mut self, compound: &mut Compound, arguments: &Sequence4Args) -> Vec<Bytes> {
         let Engine { sessions, operations, .. } = self.engine;
         operations.count(op::SEQUENCE);
         let facts =
             SequenceFacts { body_bytes: self.body_bytes, header: &self.header, behind: &self.decoder };
         let (result, slot, reply_bytes_max) = match sessions.begin(compound, arguments, facts) {
             SequenceOutcome::Execute { result, slot, reply_bytes_max } => (result, slot, reply_bytes_max),
-            SequenceOutcome::Replay(reply) => return reply.into(),
+            SequenceOutcome::Replay(reply) => return reply,
             SequenceOutcome::Refuse(status) => {
                 self.reply.push(&NfsResop4::error(op::SEQUENCE, status));
                 return self.reply.finish();
@@ -167,19 +166,12 @@ impl Run<'_> {
                 Ok(operation) => self.step(compound, operation, room).await,
                 Err(malformed) => malformed,
             };
-            let status = match compound.file_bytes.take() {
-                Some(load) if result.status() == NfsStat4::Ok => {
-                    compound.takes_file_bytes = false;
-                    self.reply.push_read(&result, load, room)
-                }
-                _ => self.reply.push_within(&result, room),
-            };
-            if status != NfsStat4::Ok {
+            if self.reply.push_within(&result, room) != NfsStat4::Ok {
                 break;
             }
         }
         let reply = self.reply.finish();
-        sessions.finish(slot, &reply.segments);
+        sessions.finish(slot, &reply);
         reply
     }
 
@@ -348,8 +340,6 @@ struct Reply {
     count_mark: Mark,
     status: NfsStat4,
     count: u32,
-    /// The data of a READ, and behind how many bytes of the others they go.
-    file: Option<(usize, Load)>,
 }
 
 impl Reply {
@@ -358,11 +348,11 @@ impl Reply {
         let status_mark = encoder.reserve_u32();
         header.tag.encode(&mut encoder);
         let count_mark = encoder.reserve_u32();
-        Reply { encoder, status_mark, count_mark, status: NfsStat4::Ok, count: 0, file: None }
+        Reply { encoder, status_mark, count_mark, status: NfsStat4::Ok, count: 0 }
     }
 
     fn len(&self) -> usize {
-        self.encoder.len() + self.file.as_ref().map_or(0, |(_, load)| load.bytes())
+        self.encoder.len()
     }
 
     fn push(&mut self, result: &NfsResop4) {
@@ -375,7 +365,7 @@ impl Reply {
     fn push_within(&mut self, result: &NfsResop4, room: Room) -> NfsStat4 {
         let mut encoder = Encoder::new();
         result.encode(&mut encoder);
-        if self.len() + encoder.len() > room.bytes {
+        if self.encoder.len() + encoder.len() > room.bytes {
             self.push(&NfsResop4::error(result.opnum(), room.too_big));
         } else {
             self.status = result.status();
@@ -385,29 +375,9 @@ impl Reply {
         self.status
     }
 
-    /// A READ whose data are in a pipe and not in its result: the first of the reply.
-    fn push_read(&mut self, result: &NfsResop4, load: Load, room: Room) -> NfsStat4 {
-        let mut encoder = Encoder::new();
-        result.encode(&mut encoder);
-        let length = load.bytes();
-        if self.len() + encoder.len() + length.next_multiple_of(4) > room.bytes {
-            self.push(&NfsResop4::error(result.opnum(), room.too_big));
-            return self.status;
-        }
-        // The result ends with the length of its data, which are none.
-        let encoded = encoder.into_bytes();
-        self.encoder.put_raw(&encoded[..encoded.len() - 4]);
-        self.encoder.put_len(length);
-        self.file = Some((self.encoder.len(), load));
-        self.encoder.put_raw(&[0; 3][..length.next_multiple_of(4) - length]);
-        self.status = result.status();
-        self.count += 1;
-        self.status
-    }
-
-    fn finish(mut self) -> Results {
+    fn finish(mut self) -> Vec<Bytes> {
         self.encoder.patch_u32(self.status_mark, self.status as u32);
         self.encoder.patch_u32(self.count_mark, self.count);
-        Results { segments: self.encoder.into_segments(), file: self.file }
+        self.encoder.into_segments()
     }
 }

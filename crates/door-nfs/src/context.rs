@@ -2,7 +2,6 @@
 
 use api::{Subject, Ticket};
 use nfs4::{ClientId4, NfsStat4, ReferringCall4, ReferringCallList4, SessionId4, StateId4, op};
-use splice::Load;
 use types::{Attributes, FileId, Identity};
 
 use crate::exports::ViewPlace;
@@ -41,10 +40,6 @@ pub(crate) struct Compound {
     pub knows_threshold: bool,
     /// Bytes that the reply may still take, by the session's ca_maxresponsesize.
     pub reply_room: usize,
-    /// The data of one READ may go to the socket beside the reply's other bytes: it is not kept, nor signed.
-    pub takes_file_bytes: bool,
-    /// The data of the READ that was answered last, if it goes so.
-    pub file_bytes: Option<Load>,
 }
 
 impl Compound {
@@ -63,8 +58,6 @@ impl Compound {
             saved: start,
             knows_threshold: false,
             reply_room,
-            takes_file_bytes: false,
-            file_bytes: None,
         }
     }
 

@@ -62,8 +62,8 @@ impl Direct {
             principal: Principal::sys(uid),
             flavor: Some(Flavor::Sys),
         };
-        let results = self.door.engine.run(caller, arguments, None).await.ok()?;
-        Some(results.segments.concat().into())
+        let segments = self.door.engine.run(caller, arguments, None).await.ok()?;
+        Some(segments.concat().into())
     }
 
     /// A client's answer to a call.

@@ -7,18 +7,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{LocalRange, OpenReplica, OpenedTicket, Pool, PoolKey, TicketError, TicketMode};
+use api::{OpenReplica, OpenedTicket, Pool, PoolKey, TicketError, TicketMode};
 use async_trait::async_trait;
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsArgop4, NfsResop4, NfsStat4, PutFh4Args, Read4Args, Read4ResOk, Verifier4,
     Write4Args, Write4ResOk,
 };
-use types::ByteRange;
 use xdr::Opaque;
 
 use crate::context::{Compound, Handle};
 use crate::exports::{ServedHosts, View};
-use crate::file_reads::FileReads;
 use crate::limits::IO_BYTES_MAX;
 use crate::operation_table::OperationTable;
 use crate::security::meets;
@@ -34,7 +32,6 @@ pub(crate) struct DataServer {
     pub view: Arc<View>,
     /// Those that the head exports something to.
     pub hosts: Arc<ServedHosts>,
-    pub file_reads: FileReads,
 }
 
 #[async_trait]
@@ -85,19 +82,10 @@ impl DataServer {
         self.pool.open(&compound.ticket()?).await.map_err(status::of_data_server)
     }
 
-    async fn read(&self, compound: &mut Compound, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
+    async fn read(&self, compound: &Compound, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
         let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
         let length = args.count.min(IO_BYTES_MAX).min(u32::try_from(room).unwrap_or(u32::MAX));
         let replica = self.open(compound).await?;
-        if compound.takes_file_bytes
-            && let Some((load, eof)) = self
-                .file_reads
-                .read(args.offset, length, || local_range(&*replica, args.offset, length))
-                .await
-        {
-            compound.file_bytes = Some(load);
-            return Ok(Read4ResOk { eof, data: Opaque::new() });
-        }
         let read = replica.read_at(args.offset, length).await.map_err(status::of_data_server)?;
         Ok(Read4ResOk { eof: read.end_of_file, data: Opaque(read.data) })
     }
@@ -129,10 +117,6 @@ impl DataServer {
         let synced = replica.sync().await.map_err(status::of_data_server)?;
         Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
     }
-}
-
-fn local_range(replica: &dyn OpenReplica, offset: u64, length: u32) -> Option<Arc<dyn LocalRange>> {
-    replica.local_range(ByteRange::new(offset, length.into())?)
 }
 
 fn verifier(replica: &dyn OpenReplica) -> Verifier4 {

@@ -17,7 +17,6 @@ pub mod direct;
 mod ds;
 mod exports;
 mod fh;
-mod file_reads;
 mod head;
 mod head_config;
 mod limits;

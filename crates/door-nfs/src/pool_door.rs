@@ -12,7 +12,6 @@ use types::{Clock, Random};
 use crate::compound::Engine;
 use crate::ds::DataServer;
 use crate::exports::{Export, ServedHosts, Squash, View};
-use crate::file_reads::FileReads;
 use crate::operations::Operations;
 use crate::security::Security;
 use crate::session_ops::{Sessions, SessionsConfig, major_id};
@@ -79,7 +78,6 @@ impl PoolDoor {
                 // The caller's identity does not matter: the head gave a ticket only for what the client may do, and
                 // the ticket is the authority here.
                 hosts: config.hosts,
-                file_reads: FileReads::new(),
                 view: Arc::new(View::of_everything(Export::of_everything(Squash::All).rules)),
             }),
         };

@@ -178,7 +178,6 @@ impl Sessions {
             SequenceVerdict::Execute(ticket) => {
                 compound.client = Some(ticket.client);
                 compound.session = Some(ticket.session);
-                compound.takes_file_bytes = !ticket.cache_this && compound.caller.is_unsigned();
                 compound.request = Some(ReferringCall4 { sequenceid: args.sequenceid, slotid: args.slotid });
                 SequenceOutcome::Execute {
                     result: ticket.result,

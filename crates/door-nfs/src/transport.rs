@@ -16,7 +16,7 @@ mod rpc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use oncrpc::RecordReader;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::tcp::OwnedReadHalf;
@@ -31,7 +31,7 @@ use crate::limits::IO_BYTES_MAX;
 pub(crate) use connection::{CallError, Connection};
 pub(crate) use flight::CallPlace;
 pub use flight::Flight;
-pub(crate) use program::{Caller, GarbageArguments, Program, Results};
+pub(crate) use program::{Caller, GarbageArguments, Program};
 
 use places::{ConnectionPlace, Places};
 
@@ -208,7 +208,7 @@ async fn answer<P: Program>(
     mut place: CallPlace,
 ) {
     if let Some(reply) = rpc::answer(&*program, &connection, view, call, &mut place).await {
-        place.answered(reply.len());
+        place.answered(reply.iter().map(Bytes::len).sum());
         connection.send(reply, place).await;
     }
 }

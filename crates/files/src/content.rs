@@ -11,8 +11,8 @@ mod segments;
 use std::sync::Arc;
 
 use api::{
-    ANSWER_TIME, Advice, LocalRange, OpenReplica, PoolError, RangeKind, ReadData, ReplicaRanges, Stability,
-    TicketMode, Verifier, WriteThrough, Written,
+    ANSWER_TIME, Advice, OpenReplica, PoolError, RangeKind, ReadData, ReplicaRanges, Stability, TicketMode,
+    Verifier, WriteThrough, Written,
 };
 use bytes::Bytes;
 use types::{Attributes, ByteRange, Identity};
@@ -101,11 +101,6 @@ impl Content {
     /// the replica ends early. `None`: the file is empty.
     pub fn replica(&self) -> Option<&Arc<dyn OpenReplica>> {
         self.located.as_ref().map(|located| &located.replica)
-    }
-
-    /// A stretch of that replica as bytes of a file of this host, which may end early. The caller stays within the file.
-    pub fn local_range(&self, offset: u64, length: u32) -> Option<Arc<dyn LocalRange>> {
-        self.replica()?.local_range(ByteRange::new(offset, length.into())?)
     }
 
     /// Changes whenever bytes that were written and not synced may have been lost.

@@ -29,7 +29,6 @@ use super::recaller::ClientRecaller;
 use super::recalls::Recalls;
 use super::reports::Reports;
 use crate::exports::ExportTable;
-use crate::file_reads::FileReads;
 use crate::head_config::{HeadConfig, HeadServices};
 use crate::session_ops::Sessions;
 
@@ -105,7 +104,6 @@ impl Mds {
 
 fn file_system(services: &HeadServices, config: &HeadConfig, door: Door) -> FileSystem {
     FileSystem {
-        file_reads: FileReads::new(),
         namespace: Arc::clone(&services.namespace),
         xattrs: Arc::clone(&services.xattrs),
         files: Arc::clone(&services.files),

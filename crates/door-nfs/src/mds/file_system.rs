@@ -12,7 +12,6 @@ use types::{Access, Acl, Attributes, Clock, FileId, Identity};
 
 use super::offers::Offers;
 use crate::context::Compound;
-use crate::file_reads::FileReads;
 use crate::owners::OwnerNames;
 use crate::{fh, status};
 
@@ -32,7 +31,6 @@ pub(crate) struct FileSystem {
     pub owners: Option<Arc<OwnerNames>>,
     pub lease: Duration,
     pub offers: Offers,
-    pub file_reads: FileReads,
 }
 
 impl FileSystem {

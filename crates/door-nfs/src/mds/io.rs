@@ -20,7 +20,7 @@ use crate::status;
 const READ_OVERHEAD_BYTES: usize = 24;
 
 pub(super) async fn read(
-    compound: &mut Compound,
+    compound: &Compound,
     clients: &Clients,
     args: &Read4Args,
 ) -> Result<Read4ResOk, NfsStat4> {
@@ -34,18 +34,6 @@ pub(super) async fn read(
         return Ok(Read4ResOk { eof: false, data: Opaque(Bytes::new()) });
     }
     let content = clients.fs.content(&file, ContentMode::Read).await?;
-    if compound.takes_file_bytes
-        && let Ok(within) = u32::try_from((file.size - args.offset).min(count.into()))
-        && let Some((load, _)) =
-            clients.fs.file_reads.read(args.offset, within, || content.local_range(args.offset, within)).await
-    {
-        // A replica that ends early is judged below.
-        if load.bytes() as u64 == u64::from(within) {
-            compound.file_bytes = Some(load);
-            let eof = args.offset + u64::from(within) == file.size;
-            return Ok(Read4ResOk { eof, data: Opaque(Bytes::new()) });
-        }
-    }
     let ReadData { data, end_of_file } = content.read(args.offset, count).await.map_err(status::of_files)?;
     Ok(Read4ResOk { eof: end_of_file, data: Opaque(data) })
 }

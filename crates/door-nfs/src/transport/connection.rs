@@ -4,7 +4,7 @@
 //! records that others add meanwhile. So a reply costs no wake-up of another task, and many replies go out in one call.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,18 +14,12 @@ use bytes::{Buf, Bytes};
 use nfs4_state::ConnectionId;
 use oncrpc::{CallHeader, Credential, OpaqueAuth, ReplyHeader, record_header};
 use parking_lot::Mutex;
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use splice::Load;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::coop::consume_budget;
 use xdr::{Decoder, Encoder, Xdr};
 
 use super::flight::CallPlace;
-use super::program::Results;
 
 /// Calls to the client under way on one connection.
 const CALLS_MAX: usize = 64;
@@ -33,7 +27,6 @@ const CALLS_MAX: usize = 64;
 const LOOKS: u32 = 3;
 /// Segments handed to the kernel at once.
 const SLICES_MAX: usize = 64;
-const RECORD_MARK_BYTES: usize = 4;
 
 pub(crate) struct Connection {
     id: ConnectionId,
@@ -57,7 +50,7 @@ struct Outgoing {
 }
 
 struct Message {
-    record: Results,
+    segments: Vec<Bytes>,
     /// Released when the message has gone to the socket.
     place: Option<CallPlace>,
 }
@@ -116,9 +109,9 @@ impl Connection {
         self.local
     }
 
-    /// Sends a record; `place` is freed when it has gone out.
-    pub async fn send(&self, record: Results, place: CallPlace) {
-        self.enqueue(Message { record, place: Some(place) }).await;
+    /// Sends a record made of these segments; `place` is freed when it has gone out.
+    pub async fn send(&self, segments: Vec<Bytes>, place: CallPlace) {
+        self.enqueue(Message { segments, place: Some(place) }).await;
     }
 
     /// Calls the client's program and waits for the results, at most until `deadline` has passed.
@@ -147,7 +140,7 @@ impl Connection {
         let exchanged = tokio::time::timeout(deadline, async {
             // In a task of its own: a writer that is dropped at the deadline would leave half a record behind.
             let (connection, message) =
-                (Arc::clone(self), Message { record: with_record_mark(encoder).into(), place: None });
+                (Arc::clone(self), Message { segments: with_record_mark(encoder), place: None });
             tokio::spawn(async move { connection.enqueue(message).await });
             tokio::select! {
                 answer = answer => answer.map_err(|_| CallError::Closed),
@@ -211,10 +204,8 @@ impl Connection {
         }
     }
 
-    async fn write_queued(&self, writer: OwnedWriteHalf) {
+    async fn write_queued(&self, mut writer: OwnedWriteHalf) {
         loop {
-            // A fast client keeps the queue filled, and other tasks wait for this thread.
-            consume_budget().await;
             let batch = {
                 let mut outgoing = self.outgoing.lock();
                 if outgoing.is_closed {
@@ -226,19 +217,17 @@ impl Connection {
                 }
                 let mut segments = 0;
                 let fits = |message: &&Message| {
-                    segments += message.record.segments.len();
+                    segments += message.segments.len();
                     segments <= SLICES_MAX
                 };
                 let count = outgoing.queue.iter().take_while(fits).count().max(1);
                 outgoing.queue.drain(..count).collect::<Vec<_>>()
             };
-            let (mut parts, mut places) = (VecDeque::new(), Vec::new());
-            for Message { record, place } in batch {
-                put_parts(record, &mut parts);
-                places.extend(place);
-            }
-            let is_in_the_way = || places.iter().any(CallPlace::is_in_the_way);
-            if !write_all(writer.as_ref(), parts, self.patience, &is_in_the_way).await {
+            let mut segments: VecDeque<Bytes> =
+                batch.iter().flat_map(|message| message.segments.iter().cloned()).collect();
+            let is_in_the_way =
+                || batch.iter().filter_map(|message| message.place.as_ref()).any(CallPlace::is_in_the_way);
+            if !write_all(&mut writer, &mut segments, self.patience, &is_in_the_way).await {
                 tracing::debug!(peer = %self.peer, "peer does not take its replies, cut the connection");
                 self.close();
                 return;
@@ -247,94 +236,37 @@ impl Connection {
     }
 }
 
-/// The parts of records, as they go to the socket in turn.
-enum OutgoingPart {
-    Bytes(Bytes),
-    /// A pipe with bytes of a file.
-    File(Load),
-}
-
-fn put_parts(record: Results, parts: &mut VecDeque<OutgoingPart>) {
-    let Results { segments, file } = record;
-    let mut segments: VecDeque<_> = segments.into();
-    if let Some((mut before, load)) = file {
-        while before > 0
-            && let Some(mut segment) = segments.pop_front()
-        {
-            let here = segment.split_to(before.min(segment.len()));
-            before -= here.len();
-            parts.push_back(OutgoingPart::Bytes(here));
-            if !segment.is_empty() {
-                segments.push_front(segment);
-            }
-        }
-        parts.push_back(OutgoingPart::File(load));
-    }
-    parts.extend(segments.into_iter().map(OutgoingPart::Bytes));
-}
-
 async fn write_all(
-    socket: &TcpStream,
-    mut parts: VecDeque<OutgoingPart>,
+    writer: &mut OwnedWriteHalf,
+    segments: &mut VecDeque<Bytes>,
     patience: Duration,
     is_in_the_way: &(dyn Fn() -> bool + Sync),
 ) -> bool {
-    while let Some(front) = parts.front_mut() {
-        if let OutgoingPart::File(load) = front {
-            if load.bytes() == 0 {
-                parts.pop_front();
-            } else if write_some(socket, &mut || load.send(socket), patience, is_in_the_way).await.is_none() {
-                return false;
-            }
-            continue;
-        }
-        let slices: Vec<_> = parts.iter().map_while(as_slice).take(SLICES_MAX).collect();
-        // A head of few bytes goes with the file behind it, and not in a packet of its own.
-        let flags = if slices.len() < parts.len() { SendFlags::MORE } else { SendFlags::empty() };
-        let mut send =
-            || sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags | SendFlags::NOSIGNAL);
-        let Some(written) = write_some(socket, &mut send, patience, is_in_the_way).await else {
+    while !segments.is_empty() {
+        let slices: Vec<_> = segments.iter().take(SLICES_MAX).map(|segment| IoSlice::new(segment)).collect();
+        let Some(mut written) = write_some(writer, &slices, patience, is_in_the_way).await else {
             return false;
         };
-        advance(&mut parts, written);
+        while let Some(front) = segments.front_mut() {
+            if written < front.len() {
+                front.advance(written);
+                break;
+            }
+            written -= front.len();
+            segments.pop_front();
+        }
     }
     true
 }
 
-fn as_slice(part: &OutgoingPart) -> Option<IoSlice<'_>> {
-    match part {
-        OutgoingPart::Bytes(bytes) => Some(IoSlice::new(bytes)),
-        OutgoingPart::File(_) => None,
-    }
-}
-
-fn advance(parts: &mut VecDeque<OutgoingPart>, mut written: usize) {
-    while let Some(OutgoingPart::Bytes(front)) = parts.front_mut() {
-        if written < front.len() {
-            front.advance(written);
-            return;
-        }
-        written -= front.len();
-        parts.pop_front();
-    }
-}
-
 /// `None`: the peer takes nothing. It has less patience where its replies are in the way of others.
 async fn write_some(
-    socket: &TcpStream,
-    send: &mut (dyn FnMut() -> Result<usize, Errno> + Send),
+    writer: &mut OwnedWriteHalf,
+    slices: &[IoSlice<'_>],
     patience: Duration,
     is_in_the_way: &(dyn Fn() -> bool + Sync),
 ) -> Option<usize> {
-    let writing = async {
-        loop {
-            socket.writable().await?;
-            match socket.try_io(Interest::WRITABLE, || send().map_err(io::Error::from)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return sent,
-            }
-        }
-    };
+    let writing = writer.write_vectored(slices);
     tokio::pin!(writing);
     for _ in 0..LOOKS {
         if let Ok(written) = tokio::time::timeout(patience / LOOKS, &mut writing).await {
@@ -347,17 +279,6 @@ async fn write_some(
     None
 }
 
-/// The record of a reply, with bytes of a file where it has some.
-pub(super) fn results_record(header: &ReplyHeader, results: Results) -> Results {
-    let Some((at, load)) = results.file else { return reply_record(header, results.segments).into() };
-    let mut encoder = Encoder::new();
-    header.encode(&mut encoder);
-    let at = RECORD_MARK_BYTES + encoder.len() + at;
-    encoder.put_raw_segments(results.segments);
-    let mark = record_header(encoder.len() + load.bytes());
-    Results { segments: marked(&mark, encoder), file: Some((at, load)) }
-}
-
 /// The record of a reply.
 pub(super) fn reply_record(header: &ReplyHeader, results: Vec<Bytes>) -> Vec<Bytes> {
     let mut encoder = Encoder::new();
@@ -368,21 +289,14 @@ pub(super) fn reply_record(header: &ReplyHeader, results: Vec<Bytes>) -> Vec<Byt
 
 /// One record in one fragment.
 fn with_record_mark(encoder: Encoder) -> Vec<Bytes> {
-    marked(&record_header(encoder.len()), encoder)
-}
-
-fn marked(mark: &[u8; RECORD_MARK_BYTES], encoder: Encoder) -> Vec<Bytes> {
-    let mut segments = vec![Bytes::copy_from_slice(mark)];
+    let mut segments = vec![Bytes::copy_from_slice(&record_header(encoder.len()))];
     segments.extend(encoder.into_segments());
     segments
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
-    use tokio::io::AsyncReadExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::time::Instant;
 
     use super::*;
@@ -393,46 +307,14 @@ mod tests {
     async fn borne(is_in_the_way: bool) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (writer, _) = listener.accept().await.unwrap();
+        let (_reader, mut writer) = listener.accept().await.unwrap().0.into_split();
         let data = vec![0; 1 << 20];
         loop {
             let begun = Instant::now();
-            let mut send = || rustix::net::send(&writer, &data, SendFlags::NOSIGNAL);
-            if write_some(&writer, &mut send, PATIENCE, &|| is_in_the_way).await.is_none() {
+            let slices = [IoSlice::new(&data)];
+            if write_some(&mut writer, &slices, PATIENCE, &|| is_in_the_way).await.is_none() {
                 return begun.elapsed();
             }
-        }
-    }
-
-    #[tokio::test]
-    async fn bytes_of_a_file_stand_at_their_place_in_the_record() {
-        let content: Vec<u8> = (0..70_000_u32).map(|at| (at % 251) as u8).collect();
-        let mut file = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut file, &content).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (ours, _) = listener.accept().await.unwrap();
-        let pipes = splice::Pipes::new(1);
-        for length in 65_536..65_540 {
-            let mut load = pipes.take().unwrap();
-            assert_eq!(load.fill(file.as_fd(), 1, length), Ok(length));
-            let segments = vec![Bytes::from_static(b"before"), Bytes::from_static(b" it, behind it")];
-            let results = Results { segments, file: Some((9, load)) };
-            let bytes = results.len();
-            let record = results_record(&ReplyHeader::success(7), results);
-            assert_eq!(record.len(), 4 + 24 + bytes);
-            let mut parts = VecDeque::new();
-            put_parts(record, &mut parts);
-            let reading = async {
-                let mut got = vec![0; 4 + 24 + bytes];
-                peer.read_exact(&mut got).await.unwrap();
-                got
-            };
-            let (is_written, got) = tokio::join!(write_all(&ours, parts, PATIENCE, &|| false), reading);
-            assert!(is_written);
-            assert_eq!(got[..4], (0x8000_0000_u32 | (24 + bytes) as u32).to_be_bytes());
-            let (body, end) = got[28..].split_at(9 + length);
-            assert!(&body[..9] == b"before it" && body[9..] == content[1..=length] && end == b", behind it");
         }
     }
 

@@ -6,8 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nfs4_state::{ConnectionId, Principal};
 
-use splice::Load;
-
 use super::connection::Connection;
 use super::flight::CallPlace;
 use crate::exports::{Claimed, View};
@@ -26,13 +24,13 @@ pub(crate) trait Program: Send + Sync + 'static {
     fn is_used(&self, connection: ConnectionId) -> bool;
     /// The transport has closed a connection.
     fn disconnected(&self, connection: ConnectionId);
-    /// Runs one COMPOUND; the results are the encoded `COMPOUND4res`. The reply counts against `place`.
+    /// Runs one COMPOUND; the segments are the encoded `COMPOUND4res`. The reply counts against `place`.
     fn call(
         &self,
         caller: Caller,
         body: Bytes,
         place: &mut CallPlace,
-    ) -> impl Future<Output = Result<Results, GarbageArguments>> + Send;
+    ) -> impl Future<Output = Result<Vec<Bytes>, GarbageArguments>> + Send;
 }
 
 /// The caller, from the RPC header, before any export squashes it.
@@ -45,34 +43,6 @@ pub(crate) struct Caller {
     pub principal: Principal,
     /// `None` is AUTH_NONE.
     pub flavor: Option<Flavor>,
-}
-
-impl Caller {
-    /// Its calls and their replies are not protected by RPCSEC_GSS.
-    pub fn is_unsigned(&self) -> bool {
-        matches!(self.flavor, None | Some(Flavor::Sys))
-    }
-}
-
-/// The part of a reply behind its header.
-#[derive(Default)]
-pub(crate) struct Results {
-    pub segments: Vec<Bytes>,
-    /// Bytes of a file, and behind how many bytes of the segments they go.
-    pub file: Option<(usize, Load)>,
-}
-
-impl Results {
-    pub fn len(&self) -> usize {
-        let of_file = self.file.as_ref().map_or(0, |(_, load)| load.bytes());
-        self.segments.iter().map(Bytes::len).sum::<usize>() + of_file
-    }
-}
-
-impl From<Vec<Bytes>> for Results {
-    fn from(segments: Vec<Bytes>) -> Results {
-        Results { segments, file: None }
-    }
 }
 
 /// The request could not be decoded as far as its operations: the RPC layer answers GARBAGE_ARGS.

@@ -11,10 +11,10 @@ use oncrpc::{
 use types::Identity;
 use xdr::Decoder;
 
-use super::connection::{Connection, reply_record, results_record};
+use super::connection::{Connection, reply_record};
 use super::flight::CallPlace;
 use super::gss::{self, Admission, Protection};
-use super::program::{Caller, GarbageArguments, Program, Results};
+use super::program::{Caller, GarbageArguments, Program};
 use crate::exports::{Claimed, View};
 use crate::security::Flavor;
 
@@ -53,30 +53,27 @@ pub(super) async fn answer<P: Program>(
     view: Option<Arc<View>>,
     call: Call,
     place: &mut CallPlace,
-) -> Option<Results> {
+) -> Option<Vec<Bytes>> {
     let (header, record, body) = match call {
         Call::Request { header, record, body } => (header, record, body),
-        Call::Refused(reply) => return Some(reply_record(&reply, Vec::new()).into()),
+        Call::Refused(reply) => return Some(reply_record(&reply, Vec::new())),
     };
     let Credential::RpcsecGss(credential) = &header.credential else {
         let who = Who::by_word(&header.credential);
         let (reply, results) = run(program, connection, view.zip(who), &header, (body, place)).await;
-        return Some(results_record(&reply, results));
+        return Some(reply_record(&reply, results));
     };
     let Some(kerberos) = program.kerberos() else {
-        return Some(
-            reply_record(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()).into(),
-        );
+        return Some(reply_record(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()));
     };
     let signed = signed_header(&record)?;
     match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
         Admission::Call(arguments, protection) => {
             let who = view.map(|view| (view, Who::by_context(&protection)));
             let (reply, results) = run(program, connection, who, &header, (arguments, place)).await;
-            // Its data are signed, so they are in memory.
-            Some(protection.reply(kerberos, reply, results.segments).into())
+            Some(protection.reply(kerberos, reply, results))
         }
-        Admission::Answer(reply) => Some(reply.into()),
+        Admission::Answer(reply) => Some(reply),
         Admission::Drop => None,
     }
 }
@@ -89,27 +86,27 @@ async fn run(
     who: Option<(Arc<View>, Who)>,
     header: &CallHeader,
     (body, place): (Bytes, &mut CallPlace),
-) -> (ReplyHeader, Results) {
+) -> (ReplyHeader, Vec<Bytes>) {
     let xid = header.xid;
     if header.program != NFS4_PROGRAM {
-        return (ReplyHeader::prog_unavail(xid), Results::default());
+        return (ReplyHeader::prog_unavail(xid), Vec::new());
     }
     if header.version != NFS_V4 {
-        return (ReplyHeader::prog_mismatch(xid, NFS_V4, NFS_V4), Results::default());
+        return (ReplyHeader::prog_mismatch(xid, NFS_V4, NFS_V4), Vec::new());
     }
     match header.procedure {
-        NFSPROC4_NULL => (ReplyHeader::success(xid), Results::default()),
+        NFSPROC4_NULL => (ReplyHeader::success(xid), Vec::new()),
         NFSPROC4_COMPOUND => {
             let Some((view, Who { claimed, principal, flavor })) = who else {
-                return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Results::default());
+                return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
             };
             let caller = Caller { connection: Arc::clone(connection), view, claimed, principal, flavor };
             match program.call(caller, body, place).await {
-                Ok(results) => (ReplyHeader::success(xid), results),
-                Err(GarbageArguments) => (ReplyHeader::garbage_args(xid), Results::default()),
+                Ok(segments) => (ReplyHeader::success(xid), segments),
+                Err(GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),
             }
         }
-        _ => (ReplyHeader::proc_unavail(xid), Results::default()),
+        _ => (ReplyHeader::proc_unavail(xid), Vec::new()),
     }
 }
 

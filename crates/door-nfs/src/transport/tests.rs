@@ -6,8 +6,6 @@ use oncrpc::{
 };
 use xdr::{Encoder, Opaque, Xdr};
 
-use bytes::Bytes;
-
 use super::*;
 use crate::session_ops::fixture::{Client, Server, sequence_op};
 

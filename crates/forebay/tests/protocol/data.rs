@@ -90,7 +90,7 @@ fn seek_answers_by_the_size_of_the_file_and_not_of_its_replica() {
     assert_eq!(other.seek(&reading, 4 * BLOCK, DataContent4::Hole).unwrap(), end);
 }
 
-/// Long READs leave by a pipe, short ones through memory: at the head and at the pool, at any offset, up to any end.
+/// At the head and at the pool, at any offset, up to any end.
 #[test]
 fn long_reads_have_the_bytes_the_length_and_the_end_of_short_ones() {
     let (_instance, server) = Server::start();
