@@ -11,8 +11,10 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 /// A pipe takes so many bytes, if they begin on a page. The kernel lets no unprivileged process have more
 /// (`fs.pipe-max-size`).
 pub const LOAD_BYTES_MAX: usize = 1 << 20;
-/// Pipes that are kept for the next loads.
+/// Pipes that are kept for the next loads, also where fewer were in use lately.
 const IDLE_MAX: usize = 16;
+/// So many as were in use at once are kept for this long: to make one costs as much as to fill it.
+const LATELY: Duration = Duration::from_secs(10);
 /// After the kernel has given no pipe, it is not asked for so long.
 const REFUSED: Duration = Duration::from_secs(10);
 
@@ -30,6 +32,8 @@ struct KeptPipes {
     made: usize,
     /// The kernel has given no more; it is asked again then.
     refused_until: Option<Instant>,
+    /// The most that were in use at once lately, and when that was.
+    most: Option<(usize, Instant)>,
 }
 
 struct Pipe {
@@ -45,7 +49,7 @@ impl Pipes {
 
     /// An empty one. `None`: all are in use, or the kernel gives no more.
     pub fn take(self: &Arc<Pipes>) -> Option<Load> {
-        let pipe = self.kept.lock().take(self.pipes_max)?;
+        let pipe = self.kept.lock().take(self.pipes_max, Instant::now())?;
         Some(Load { pipe: Some(pipe), bytes: 0, home: Arc::clone(self) })
     }
 
@@ -57,11 +61,15 @@ impl Pipes {
 }
 
 impl KeptPipes {
-    fn take(&mut self, pipes_max: usize) -> Option<Pipe> {
+    fn take(&mut self, pipes_max: usize, now: Instant) -> Option<Pipe> {
+        let in_use = self.made - self.idle.len() + 1;
+        if self.most.is_none_or(|(most, at)| in_use >= most || now - at > LATELY) {
+            self.most = Some((in_use, now));
+        }
         if let Some(pipe) = self.idle.pop() {
             return Some(pipe);
         }
-        if self.made >= pipes_max || self.refused_until.is_some_and(|until| Instant::now() < until) {
+        if self.made >= pipes_max || self.refused_until.is_some_and(|until| now < until) {
             return None;
         }
         match Pipe::make() {
@@ -73,10 +81,16 @@ impl KeptPipes {
             // The user has as many pages in pipes as it may (`fs.pipe-user-pages-soft`), or there are no descriptors.
             Err(error) => {
                 tracing::debug!(%error, pipes = self.made, "the kernel gives no more pipes");
-                self.refused_until = Some(Instant::now() + REFUSED);
+                self.refused_until = Some(now + REFUSED);
                 None
             }
         }
+    }
+}
+
+impl KeptPipes {
+    fn has_room(&self) -> bool {
+        self.idle.len() < self.most.map_or(0, |(most, _)| most).max(IDLE_MAX)
     }
 }
 
@@ -138,7 +152,7 @@ impl Drop for Load {
         let Some(pipe) = self.pipe.take() else { return };
         if self.bytes == 0 {
             let mut kept = self.home.kept.lock();
-            if kept.idle.len() < IDLE_MAX {
+            if kept.has_room() {
                 return kept.idle.push(pipe);
             }
         }
@@ -237,7 +251,11 @@ mod tests {
             return;
         }
         drop(all);
-        assert_eq!(pipes.counts(), (IDLE_MAX, IDLE_MAX));
+        assert_eq!(pipes.counts(), (IDLE_MAX + 4, IDLE_MAX + 4), "as many were in use lately");
+        let all: Vec<_> = std::iter::from_fn(|| pipes.take()).collect();
+        pipes.kept.lock().most = Some((1, Instant::now()));
+        drop(all);
+        assert_eq!(pipes.counts(), (IDLE_MAX, IDLE_MAX), "that was long ago");
         assert_eq!(std::iter::from_fn(|| pipes.take()).collect::<Vec<_>>().len(), IDLE_MAX + 4);
     }
 }

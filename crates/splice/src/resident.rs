@@ -55,7 +55,7 @@ impl Resident {
 
 /// Whether all pages of the range, as far as the file has them, are in the page cache (cachestat(2), Linux 6.5). Pages that
 /// are still being read count. `None`: the kernel, or this file system, cannot tell.
-pub fn are_all_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> Option<bool> {
+fn are_all_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> Option<bool> {
     let size = fstat(file).ok()?.st_size.cast_unsigned();
     let end = (offset + count).min(size);
     if offset >= end {
