@@ -137,7 +137,7 @@ impl Assembly {
     pub async fn next(&mut self) -> Result<Option<Part>, Broken> {
         let plan = match self.ahead.take() {
             Some(plan) => plan,
-            None if self.is_planned() => return self.ended().map(|()| None),
+            None if self.left == 0 => return self.ended().map(|()| None),
             None => {
                 let charge = self.purse.account.take(self.purse.payer, self.wanted()).await;
                 self.plan(charge)?
@@ -150,7 +150,7 @@ impl Assembly {
         };
         // Where memory is short nothing is read ahead.
         if self.shape.reads_ahead
-            && !self.is_planned()
+            && self.left > 0
             && let Some(charge) = self.purse.account.take_now(self.purse.payer, self.wanted())
         {
             self.ahead = Some(self.plan(charge)?);
@@ -165,11 +165,6 @@ impl Assembly {
         Ok(Some(Part::Bytes(parts, charge)))
     }
 
-    /// All that was promised. Pieces behind it are looked for at the end, without memory for them.
-    fn is_planned(&self) -> bool {
-        self.left == 0 && self.rest.is_none()
-    }
-
     fn wanted(&self) -> usize {
         usize::try_from(self.left).unwrap_or(usize::MAX).clamp(1, self.shape.batch_bytes.max(1))
     }
@@ -182,6 +177,7 @@ impl Assembly {
         self.rest = Some(stretch);
     }
 
+    /// Pieces behind what was promised are looked for here, and take no memory.
     fn ended(&mut self) -> Result<(), Broken> {
         if self.left > 0 {
             return Err(Broken::TooShort(self.left));

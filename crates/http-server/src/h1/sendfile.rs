@@ -98,7 +98,7 @@ async fn send_through(
             // Pages that are in the pipe are zero behind a cut.
             turn.end = Some(Errno::NODATA);
         } else {
-            let sent = send_load(&mut load, stream)?;
+            let sent = writing(stream, || load.send(stream).map(|sent| sent as u64))?;
             turn = Turn { bytes: turn.bytes + sent.bytes, end: sent.end };
         }
     }
@@ -137,10 +137,6 @@ fn reaches(range: &Arc<dyn LocalRange>, length: u64) -> bool {
     fstat(range.file()).is_ok_and(|stat| stat.st_size.cast_unsigned() >= range.offset() + length)
 }
 
-fn send_load(load: &mut Load, stream: &TcpStream) -> io::Result<Turn> {
-    writing(stream, || load.send(stream).map(|sent| sent as u64))
-}
-
 fn of_call(called: rustix::io::Result<usize>) -> Result<u64, Errno> {
     match called {
         Ok(0) => Err(Errno::NODATA),
@@ -175,7 +171,7 @@ async fn send_in_thread(
     length: u64,
     shared: &ListenerState,
 ) -> Result<Turn, SendError> {
-    let _permit = Arc::clone(&shared.file_senders).acquire_owned().await.map_err(io::Error::other)?;
+    let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
     let socket = stream.as_fd().try_clone_to_owned()?;
     let length = length.min(TURN_BYTES_MAX);
     // Not waited for when the connection is dropped; it ends by itself after one wait.
