@@ -2,7 +2,7 @@
 //! looked at.
 //!
 //! Written here and not taken from a library because of a framing that is strict wherever a proxy could read it in
-//! another way, and of bounds on everything. Connections without TLS send pieces of replicas by splice(2) besides.
+//! another way, and of bounds on everything. Connections without TLS send pieces of replicas by splice(2) or `sendfile(2)` besides.
 
 mod connection;
 mod head;

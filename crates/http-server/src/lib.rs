@@ -4,7 +4,7 @@
 //! or last has a bound in [`Limits`].
 //!
 //! HTTP/1 is written here (`h1`), HTTP/2 is a library's (`h2`); both meet the same handler. Responses made of parts of
-//! replicas leave by splice(2) where there is neither TLS nor HTTP/2 in between.
+//! replicas leave by splice(2) or `sendfile(2)` where there is neither TLS nor HTTP/2 in between.
 //!
 //! Deliberately absent: compression, upgrades, HTTP/2 without TLS, trailers.
 

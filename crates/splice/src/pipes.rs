@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 pub const LOAD_BYTES_MAX: usize = 1 << 20;
 /// Pipes that are kept for the next loads, also where fewer were in use lately.
 const IDLE_MAX: usize = 16;
-/// So many as were in use at once are kept for this long: to make one costs as much as to fill it.
+/// For this long as many are kept as were in use at once, lest one is made and closed for each load.
 const LATELY: Duration = Duration::from_secs(10);
 /// After the kernel has given no pipe, it is not asked for so long.
 const REFUSED: Duration = Duration::from_secs(10);
@@ -86,9 +86,7 @@ impl KeptPipes {
             }
         }
     }
-}
 
-impl KeptPipes {
     fn has_room(&self) -> bool {
         self.idle.len() < self.most.map_or(0, |(most, _)| most).max(IDLE_MAX)
     }

@@ -13,8 +13,7 @@ const PROBE_EVERY_BYTES: u64 = 128 << 10;
 
 /// How far the pages of a file that is being sent are known to be in memory.
 ///
-/// Looking at all of them costs a tenth of what sending them does, so what a full socket left over is looked at again
-/// only where the next call begins.
+/// Every page is counted where the kernel does that. Probes look for pages that are there and still being read.
 #[derive(Default)]
 pub struct Resident {
     /// Up to here every probe of this call or an earlier one was in memory.
@@ -22,7 +21,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// Exact where the kernel counts pages; else by probes. Every probe reads one byte if that can be done without waiting.
+    /// Every probe reads one byte if that can be done without waiting.
     /// If an earlier call probed the range, and then found the socket full, only its beginning is probed: if pages are
     /// dropped meanwhile, the first of them is there.
     pub fn covers(&mut self, file: BorrowedFd<'_>, offset: u64, count: u64) -> bool {
