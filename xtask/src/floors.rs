@@ -64,7 +64,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("der", "types", "the calendar of GeneralizedTime is the one of all crates"),
     ("http-server", "durable", "files that are replaced are watched in one place"),
-    ("http-server", "splice", "files go to sockets in one way, behind HTTP and behind NFS"),
+    ("http-server", "splice", "the way of files to sockets knows nothing of HTTP"),
     ("pool", "io-engine", "the engine is the pool's own way to its disks"),
     (
         "nfs4-state",
