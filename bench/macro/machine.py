@@ -1,9 +1,11 @@
 """The machine, its load, and the best figures of its disk: the bounds of the run."""
-import contextlib, mmap, os, platform, re, shutil, statistics, sys, tempfile, time
+import contextlib, mmap, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time
 
 # Without a journal ext4 does not take inodes again that were freed in the last 60 to 360 s, and passes over each of them
 # (recently_deleted in fs/ext4/ialloc.c).
 FREED_S = 360
+# Room for the data of all rounds.
+IMAGE_MIB = 8192
 
 
 def read(path):
@@ -49,21 +51,63 @@ def removed():
     return os.path.join(scratch_base(), "forebay-bench-removed")
 
 
-def wait_for_freed():
-    """Files that an earlier run removed make creating slower for a while: waits until that has passed."""
+def wait_for_freed(place=None):
+    """Files that an earlier run removed make creating slower for a while: waits until that has passed. Not if `place` is a
+    file system of its own."""
+    if place and os.path.ismount(place):
+        return
     since = time.time() - os.stat(removed()).st_mtime if os.path.exists(removed()) else FREED_S
     if since < FREED_S:
         print("waiting %d s for the file system to forget the files of an earlier run" % (FREED_S - since), file=sys.stderr)
         time.sleep(FREED_S - since)
 
 
+def has_no_journal(path):
+    """Whether the path is on an ext4 without a journal, as the driver says."""
+    device = os.stat(path).st_dev
+    link = "/sys/dev/block/%d:%d" % (os.major(device), os.minor(device))
+    if not os.path.exists(link):
+        return False
+    task = "/sys/fs/ext4/%s/journal_task" % os.path.basename(os.path.realpath(link))
+    return os.path.exists(task) and read(task).strip() == "<none>"
+
+
 @contextlib.contextmanager
-def scratch():
+def journalled(place):
+    """An ext4 with a journal at `place`, in a file on the same disk: where the disk's own has none, dirsync flushes nothing."""
+    image = place + ".image"
+    try:
+        with open(image, "wb", buffering=0) as f:
+            for _ in range(IMAGE_MIB):
+                f.write(bytes(1 << 20))      # so that a flush finds no extent to write down
+            os.fsync(f.fileno())
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", image], check=True)
+        device = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", image], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        try:
+            subprocess.run(["mount", "-o", "nodiscard", device, place], check=True)
+            try:
+                os.rmdir(os.path.join(place, "lost+found"))
+                os.chmod(place, 0o755)
+                yield
+            finally:
+                subprocess.run(["umount", "--lazy", place], check=True)
+        finally:
+            subprocess.run(["losetup", "--detach", device], check=True)
+    finally:
+        os.unlink(image)
+
+
+@contextlib.contextmanager
+def scratch(needs_journal=False):
     """Where the data of all sides are; when they were removed is noted, for `wait_for_freed`."""
     place = tempfile.mkdtemp(prefix="forebay-bench-", dir=scratch_base())
     os.chmod(place, 0o755)
     try:
-        yield place
+        if needs_journal and has_no_journal(place):
+            with journalled(place):
+                yield place
+        else:
+            yield place
     finally:
         if os.listdir(place):
             shutil.rmtree(place, ignore_errors=True)
