@@ -11,6 +11,7 @@ mod buffer;
 mod engine;
 mod failure;
 mod file;
+pub mod mode;
 mod queue;
 pub mod range;
 mod read;
