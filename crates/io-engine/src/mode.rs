@@ -1,16 +1,21 @@
 //! The mode of each request: through the page cache, through it without staying there, or past it.
 //!
 //! Pure data and a pure rule: no system call, no clock, no state. Callers collect [`Inputs`], and an operator replays
-//! recorded inputs against other [`Thresholds`].
+//! recorded inputs against other [`Thresholds`]. The rule is a table at [`decide`].
 
 mod facts;
 mod reason;
+mod rule;
 mod thresholds;
+
+#[cfg(test)]
+mod tests;
 
 pub use facts::{
     DirectAlignment, FileFacts, Inputs, Kind, ModeCapabilities, Pattern, PoolFacts, Request, Residency, Reuse,
 };
 pub use reason::Reason;
+pub use rule::decide;
 pub use thresholds::{ContentionThresholds, Crossover, Policy, Thresholds};
 
 use serde::{Deserialize, Serialize};
@@ -45,4 +50,10 @@ impl Mode {
 pub struct Decision {
     pub mode: Mode,
     pub reason: Reason,
+}
+
+impl Decision {
+    fn buffered(reason: Reason) -> Decision {
+        Decision { mode: Mode::Buffered, reason }
+    }
 }

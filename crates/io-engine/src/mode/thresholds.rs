@@ -21,9 +21,9 @@ pub struct Thresholds {
     pub stable_direct_bytes_min: Option<u64>,
     /// Requests of a contended file are direct from this size. `None`: contention changes nothing.
     pub contended_direct_bytes_min: Option<u64>,
-    /// If memory or the headroom for dirty pages is short, requests are uncached from this size.
+    /// If memory or the headroom for dirty pages is short, requests are uncached from this size. `None`: as at all times.
     pub tight_uncached_bytes_min: Option<u64>,
-    /// If memory or the headroom for dirty pages is short, requests are direct from this size.
+    /// If memory or the headroom for dirty pages is short, requests are direct from this size. `None`: as at all times.
     pub tight_direct_bytes_min: Option<u64>,
     /// A request whose offset or memory is not aligned is direct from this size at the earliest, because its edges are
     /// read before they are written and its bytes are copied.
@@ -121,7 +121,8 @@ impl Thresholds {
             // Classes have their own smallest sizes, and these come first.
             contended_direct_bytes_min: Some(0),
             tight_uncached_bytes_min: Some(0),
-            tight_direct_bytes_min: write.direct_bytes_min,
+            // Each class has its own size for direct I/O, which holds under pressure too.
+            tight_direct_bytes_min: None,
             unaligned_direct_bytes_min: write
                 .direct_bytes_min
                 .map_or(2 * MIB, |bytes| bytes.saturating_mul(4)),
