@@ -8,6 +8,7 @@
 //! belongs in `Engine::read` and `Engine::write`, and needs thresholds that are calibrated per pool.
 
 mod buffer;
+pub mod contention;
 mod engine;
 mod failure;
 mod file;
