@@ -9,6 +9,7 @@
 
 mod buffer;
 pub mod contention;
+pub mod counters;
 mod engine;
 mod failure;
 mod file;

@@ -1,0 +1,182 @@
+//! Decisions counted by kind, mode and reason, for `iostat` and the metrics.
+//!
+//! Counters only grow. They are read for status only, so the order between them does not matter: a snapshot that is
+//! taken while requests run may have the operation and not yet the bytes of one.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::mode::{Decision, Kind, Mode, Reason};
+
+const CELLS: usize = Kind::ALL.len() * Mode::ALL.len() * Reason::ALL.len();
+
+/// The counts of one pool since it was opened.
+pub struct DecisionCounts([Cell; CELLS]);
+
+#[derive(Default)]
+struct Cell {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub operations: u64,
+    pub bytes: u64,
+}
+
+/// Counts at one moment, of one pool or of several together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecisionSnapshot([Count; CELLS]);
+
+/// The count of the requests of one kind that got one decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionCount {
+    pub kind: Kind,
+    pub decision: Decision,
+    pub count: Count,
+}
+
+impl DecisionCounts {
+    /// `decision.mode` is the mode that ran, where that is another one than was chosen.
+    pub fn add(&self, kind: Kind, decision: Decision, bytes: u64) {
+        let cell = &self.0[place(kind, decision)];
+        cell.operations.fetch_add(1, Relaxed);
+        cell.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub fn snapshot(&self) -> DecisionSnapshot {
+        DecisionSnapshot(std::array::from_fn(|at| Count {
+            operations: self.0[at].operations.load(Relaxed),
+            bytes: self.0[at].bytes.load(Relaxed),
+        }))
+    }
+}
+
+impl Default for DecisionCounts {
+    fn default() -> DecisionCounts {
+        DecisionCounts(std::array::from_fn(|_| Cell::default()))
+    }
+}
+
+impl Default for DecisionSnapshot {
+    fn default() -> DecisionSnapshot {
+        DecisionSnapshot([Count::default(); CELLS])
+    }
+}
+
+impl DecisionSnapshot {
+    pub fn count(&self, kind: Kind, decision: Decision) -> Count {
+        self.0[place(kind, decision)]
+    }
+
+    /// Adds the counts of another pool.
+    pub fn merge(&mut self, other: &DecisionSnapshot) {
+        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
+            *ours = Count {
+                operations: ours.operations.saturating_add(theirs.operations),
+                bytes: ours.bytes.saturating_add(theirs.bytes),
+            };
+        }
+    }
+
+    /// The counts since an earlier snapshot of the same pool.
+    pub fn since(&self, earlier: &DecisionSnapshot) -> DecisionSnapshot {
+        DecisionSnapshot(std::array::from_fn(|at| Count {
+            operations: self.0[at].operations.saturating_sub(earlier.0[at].operations),
+            bytes: self.0[at].bytes.saturating_sub(earlier.0[at].bytes),
+        }))
+    }
+
+    /// The decisions that were taken at least once, ordered by kind, mode and reason.
+    pub fn iter(&self) -> impl Iterator<Item = DecisionCount> {
+        let decisions = Kind::ALL.into_iter().flat_map(|kind| {
+            Mode::ALL.into_iter().flat_map(move |mode| {
+                Reason::ALL.into_iter().map(move |reason| (kind, Decision { mode, reason }))
+            })
+        });
+        decisions
+            .map(|(kind, decision)| DecisionCount { kind, decision, count: self.count(kind, decision) })
+            .filter(|found| found.count.operations > 0)
+    }
+}
+
+fn place(kind: Kind, decision: Decision) -> usize {
+    let row = kind as usize * Mode::ALL.len() + decision.mode as usize;
+    row * Reason::ALL.len() + decision.reason as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const HOT: Decision = Decision { mode: Mode::Buffered, reason: Reason::HotRead };
+    const LARGE: Decision = Decision { mode: Mode::Direct, reason: Reason::LargeWrite };
+
+    fn all() -> Vec<(Kind, Decision)> {
+        let decisions =
+            Mode::ALL.into_iter().flat_map(|mode| Reason::ALL.map(|reason| Decision { mode, reason }));
+        decisions.flat_map(|decision| Kind::ALL.map(|kind| (kind, decision))).collect()
+    }
+
+    #[test]
+    fn each_kind_mode_and_reason_has_a_place_of_its_own() {
+        let places: BTreeSet<usize> =
+            all().into_iter().map(|(kind, decision)| place(kind, decision)).collect();
+        assert_eq!(places.len(), CELLS);
+        assert_eq!(places.last(), Some(&(CELLS - 1)));
+    }
+
+    #[test]
+    fn operations_and_bytes_are_counted_where_they_belong() {
+        let counts = DecisionCounts::default();
+        counts.add(Kind::Read, HOT, 10);
+        counts.add(Kind::Read, HOT, 20);
+        counts.add(Kind::Write, LARGE, 1 << 20);
+        let snapshot = counts.snapshot();
+        let found: Vec<_> = snapshot.iter().map(|found| (found.kind, found.decision, found.count)).collect();
+        let expected = [
+            (Kind::Read, HOT, Count { operations: 2, bytes: 30 }),
+            (Kind::Write, LARGE, Count { operations: 1, bytes: 1 << 20 }),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(snapshot.count(Kind::Write, HOT), Count::default());
+    }
+
+    #[test]
+    fn the_order_is_that_of_kind_mode_and_reason() {
+        let counts = DecisionCounts::default();
+        for (kind, decision) in all().into_iter().rev() {
+            counts.add(kind, decision, 1);
+        }
+        let snapshot = counts.snapshot();
+        let order = snapshot.iter().map(|found| (found.kind, found.decision.mode, found.decision.reason));
+        assert!(order.is_sorted());
+        assert_eq!(snapshot.iter().count(), CELLS);
+    }
+
+    #[test]
+    fn pools_are_added_and_the_time_since_a_snapshot_is_the_difference() {
+        let (ours, theirs) = (DecisionCounts::default(), DecisionCounts::default());
+        ours.add(Kind::Read, HOT, 5);
+        theirs.add(Kind::Read, HOT, 7);
+        theirs.add(Kind::Write, LARGE, 9);
+        let earlier = ours.snapshot();
+        let mut sum = earlier.clone();
+        sum.merge(&theirs.snapshot());
+        assert_eq!(sum.count(Kind::Read, HOT), Count { operations: 2, bytes: 12 });
+        assert_eq!(sum.since(&earlier), theirs.snapshot());
+    }
+
+    #[test]
+    fn threads_lose_no_count() {
+        let counts = DecisionCounts::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| counts.add(Kind::Read, HOT, 3)));
+            }
+        });
+        assert_eq!(counts.snapshot().count(Kind::Read, HOT), Count { operations: 4000, bytes: 12_000 });
+    }
+}
