@@ -13,6 +13,7 @@ pub mod counters;
 mod engine;
 mod failure;
 mod file;
+pub mod history;
 pub mod mode;
 mod queue;
 pub mod range;
