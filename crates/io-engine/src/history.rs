@@ -1,4 +1,4 @@
-//! What the requests of one file tell about the next ones: pattern, reuse, and reads soon after writes.
+//! Pattern, reuse and reads soon after writes, learnt from the requests of one file.
 //!
 //! Invariants: the memory of a file is constant and below 2 KiB, whatever peers send; no verdict is given before there
 //! is evidence for it. The time is an argument.
@@ -30,7 +30,7 @@ struct State {
     coverage: Coverage,
 }
 
-/// What the history tells about a request, the request itself included.
+/// The verdicts of the history on a request, the request itself included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
     pub pattern: Pattern,

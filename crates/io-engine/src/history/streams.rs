@@ -105,14 +105,14 @@ impl Streams {
         }
     }
 
-    /// The stream that expects this request: the latest, or of the others the one of most equal steps.
+    /// The stream that expects this request: the latest, or the first of those that it touches, or one of its distance.
     fn find_continued(&mut self, offset: u64, end: u64) -> Option<(usize, bool)> {
-        let expects = |stream: &Stream| stream.unit_bytes > 0 && stream.expects(offset, end);
-        let at = if expects(&self.streams[self.latest]) {
+        let at = if self.streams[self.latest].expects(offset, end) {
             self.latest
         } else {
-            let streams = self.streams.iter().enumerate().filter(|(_, stream)| expects(stream));
-            streams.max_by_key(|(_, stream)| (stream.run, stream.used_at))?.0
+            // Most requests touch one, and this is the cheaper question.
+            let touched = self.streams.iter().position(|stream| stream.is_touched(offset, end));
+            touched.or_else(|| self.streams.iter().position(|stream| stream.expects(offset, end)))?
         };
         self.streams[at].go_on(offset, end);
         Some((at, false))
@@ -215,9 +215,13 @@ impl Stream {
 
     fn expects(&self, offset: u64, end: u64) -> bool {
         match self.step_to(offset, end) {
-            Step::Forward | Step::Back => true,
+            Step::Forward | Step::Back => self.is_touched(offset, end),
             step => step == self.step && step != Step::Stride(0),
         }
+    }
+
+    fn is_touched(&self, offset: u64, end: u64) -> bool {
+        (offset == self.end || end == self.offset) && self.unit_bytes > 0
     }
 
     fn step_to(&self, offset: u64, end: u64) -> Step {

@@ -1,3 +1,5 @@
+//! Traces of requests, and what the history tells about them.
+
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -111,6 +113,16 @@ fn equal_gaps_make_a_strided_stream_however_wide_they_are() {
 }
 
 #[test]
+fn three_requests_at_equal_distances_are_no_stream_yet() {
+    assert_eq!(patterns([0, 300, 600]), [Pattern::Unknown; 3]);
+    // Twice the first offset and one: a free place must not be taken for a request.
+    let mut trace = Trace::new();
+    for offset in [99_999, 199_999, 299_999] {
+        assert_eq!(trace.read(offset, 10).pattern, Pattern::Unknown, "{offset}");
+    }
+}
+
+#[test]
 fn interleaved_strided_streams_are_told_apart() {
     let units = (0..50).flat_map(|turn| [0, 1_000_003, 5_000_011].map(|start| start + turn * 300));
     assert_pattern(units, 12, Pattern::Strided);
@@ -218,6 +230,25 @@ fn a_read_soon_after_a_write_is_expected_again_and_a_late_one_is_not() {
         }
         assert_eq!(trace.write(100 * MIB, MIB).is_read_after_write_expected, is_expected);
     }
+}
+
+#[test]
+fn a_read_of_bytes_that_were_not_written_here_is_no_sign_of_early_reads() {
+    let mut trace = Trace::new();
+    trace.write(1000 * MIB, MIB);
+    for unit in 0..100 {
+        assert!(!trace.read(unit * MIB, MIB).is_read_after_write_expected, "unit {unit}");
+    }
+}
+
+#[test]
+fn the_reads_of_lately_count_most() {
+    let mut trace = Trace::new();
+    for unit in 0..16 << 10 {
+        trace.read(unit * MIB, MIB);
+    }
+    let reuse = (0..256).map(|unit| trace.read(unit * MIB, MIB).reuse).last();
+    assert_eq!(reuse, Some(Reuse::Reused));
 }
 
 #[test]
