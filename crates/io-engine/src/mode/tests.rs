@@ -260,6 +260,14 @@ fn an_unmeasured_pool_bypasses_the_page_cache_only_for_large_requests_while_memo
 }
 
 #[test]
+fn an_alignment_of_nothing_makes_direct_writes_impossible() {
+    let nothing = DirectAlignment { memory_bytes: 0, offset_bytes: 0 };
+    let inputs = with(write(4 * MIB), |inputs| inputs.pool.capabilities.direct = Some(nothing));
+    let decision = decide(&inputs, &Policy::Direct.thresholds(thresholds()));
+    assert_eq!(decision, Decision { mode: Mode::Uncached, reason: Reason::BelowOneBlock });
+}
+
+#[test]
 fn a_decision_can_be_recorded_and_replayed() {
     for Row { inputs, policy, mode, reason } in rows() {
         let recorded = serde_json::to_string(&(inputs, Decision { mode, reason })).unwrap();

@@ -111,7 +111,8 @@ impl Thresholds {
         }
     }
 
-    /// For a pool whose device is measured. The sizes that hold under pressure follow from the measured ones.
+    /// For a pool whose device is measured. The sizes for contention, pressure and unaligned requests follow from the
+    /// measured ones by choice: they are not measured themselves.
     pub fn calibrated(write: Crossover, read_sequential: Crossover, read_random: Crossover) -> Thresholds {
         Thresholds {
             write,
