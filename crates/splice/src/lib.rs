@@ -5,8 +5,10 @@
 //! `sendfile(2)` does the same with sixteen pages at a time; a pipe of 256 pages costs half of that
 //! (docs/decisions/0020-splice.md).
 
+mod cachestat;
 mod pipes;
 mod resident;
 
+pub use cachestat::{CachedPages, cachestat};
 pub use pipes::{LOAD_BYTES_MAX, Load, Pipes};
 pub use resident::Resident;

@@ -1,11 +1,13 @@
 //! Whether the pages of a file are in memory, for a caller that must not wait for the disk.
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::fstat;
 use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::param::page_size;
+
+use crate::cachestat::cachestat;
 
 /// Whether pages are in memory is looked at once in so many bytes: what is read, and what is dropped, is of about this
 /// size.
@@ -52,7 +54,7 @@ impl Resident {
     }
 }
 
-/// Whether all pages of the range, as far as the file has them, are in the page cache (cachestat(2), Linux 6.5). Pages that
+/// Whether all pages of the range, as far as the file has them, are in the page cache. Pages that
 /// are still being read count. `None`: the kernel, or this file system, cannot tell.
 fn are_all_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> Option<bool> {
     let size = fstat(file).ok()?.st_size.cast_unsigned();
@@ -60,20 +62,11 @@ fn are_all_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> Option<bool>
     if offset >= end {
         return Some(true);
     }
-    let range = [offset, end - offset];
-    let mut counts = [0_u64; 5];
-    // SAFETY: the kernel reads two numbers of 64 bits at `range` and writes five at `counts`; both arrays have these, and
-    // live longer than the call.
-    #[allow(unsafe_code)]
-    let answer =
-        unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
+    let cached = cachestat(file, offset, end - offset).ok()?.cached;
     let page = page_size() as u64;
     let pages = (end - 1) / page - offset / page + 1;
-    (answer == 0).then_some(counts[0] >= pages)
+    Some(cached >= pages)
 }
-
-/// The number of the call on every architecture.
-const CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]
 mod tests {
