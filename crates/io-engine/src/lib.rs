@@ -7,6 +7,7 @@
 //! Deliberately absent for now: uncached and direct I/O. Every read and write goes through the page cache; a choice
 //! belongs in `Engine::read` and `Engine::write`, and needs thresholds that are calibrated per pool.
 
+pub mod aligned;
 mod buffer;
 pub mod contention;
 pub mod counters;
