@@ -18,6 +18,7 @@ pub mod history;
 pub mod mode;
 mod queue;
 pub mod range;
+pub mod range_lock;
 mod read;
 mod sync;
 pub mod write;
