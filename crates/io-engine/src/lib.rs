@@ -20,6 +20,7 @@ mod queue;
 pub mod range;
 pub mod range_lock;
 mod read;
+pub mod reopen;
 mod sync;
 pub mod write;
 
