@@ -17,14 +17,17 @@ mod file;
 pub mod history;
 pub mod mode;
 mod queue;
+mod ran;
 pub mod range;
 pub mod range_lock;
 mod read;
 pub mod reopen;
 mod sync;
+pub mod uncached;
 pub mod write;
 
 pub use engine::{Engine, EngineConfig, Work, default_threads};
 pub use failure::pool_error;
 pub use file::{Readable, Syncable, Writable};
+pub use ran::Ran;
 pub use sync::SyncGate;

@@ -50,14 +50,10 @@ impl Reader {
 
     /// Never waits for the disk.
     pub fn start(&self, file: BorrowedFd<'_>, offset: u64, length: u32) -> Result<Started, Errno> {
-        let size = size_of(file)?;
-        let wanted = size.saturating_sub(offset).min(u64::from(length.min(READ_BYTES_MAX)));
-        // At most READ_BYTES_MAX, so it fits.
-        let wanted = wanted as usize;
-        if wanted == 0 {
-            let end_of_file = offset.saturating_add(u64::from(length)) >= size;
-            return Ok(Started::Done(ReadData { data: Bytes::new(), end_of_file }));
-        }
+        let Wanted { bytes: wanted, size } = match Wanted::of(file, offset, length)? {
+            Ok(wanted) => wanted,
+            Err(empty) => return Ok(Started::Done(empty)),
+        };
         let mut unfinished = Unfinished { buffer: self.buffers.take(wanted), offset, wanted, size };
         if self.blind.load(Ordering::Relaxed) {
             return Ok(Started::Rest(unfinished));
@@ -126,6 +122,34 @@ impl Unfinished {
     fn answer(self) -> ReadData {
         let end = self.offset + self.buffer.bytes.len() as u64;
         ReadData { end_of_file: end >= self.size, data: self.buffer.freeze() }
+    }
+}
+
+/// A read that is cut to the file.
+pub(crate) struct Wanted {
+    /// At least one, at most `READ_BYTES_MAX`.
+    pub bytes: usize,
+    /// Of the file.
+    pub size: u64,
+}
+
+impl Wanted {
+    /// `Err`: the answer of a read that gives no bytes.
+    pub fn of(file: BorrowedFd<'_>, offset: u64, length: u32) -> Result<Result<Wanted, ReadData>, Errno> {
+        let size = size_of(file)?;
+        let bytes = size.saturating_sub(offset).min(u64::from(length.min(READ_BYTES_MAX)));
+        if bytes == 0 {
+            let end_of_file = offset.saturating_add(u64::from(length)) >= size;
+            return Ok(Err(ReadData { data: Bytes::new(), end_of_file }));
+        }
+        // At most READ_BYTES_MAX, so it fits.
+        Ok(Ok(Wanted { bytes: bytes as usize, size }))
+    }
+
+    /// The answer for `data`, which was read from `offset` on. Less than wanted: the file has shrunk meanwhile.
+    pub fn answer(&self, data: Bytes, offset: u64) -> ReadData {
+        let end = offset + data.len() as u64;
+        ReadData { end_of_file: data.len() < self.bytes || end >= self.size, data }
     }
 }
 
