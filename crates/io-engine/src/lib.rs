@@ -22,6 +22,7 @@ pub mod range;
 pub mod range_lock;
 mod read;
 pub mod reopen;
+pub mod residency;
 mod sync;
 pub mod uncached;
 pub mod write;
