@@ -11,6 +11,7 @@ pub mod aligned;
 mod buffer;
 pub mod contention;
 pub mod counters;
+pub mod capabilities;
 mod engine;
 mod failure;
 mod file;
