@@ -4,14 +4,16 @@
 //! `api::IoHandle`s. The engine chooses the thread of each step. No blocking call is made on the caller's thread but a
 //! read of resident pages.
 //!
-//! Deliberately absent for now: uncached and direct I/O. Every read and write goes through the page cache; a choice
-//! belongs in `Engine::read` and `Engine::write`, and needs thresholds that are calibrated per pool.
+//! The ways of a request to the disk other than the page cache (`direct`, `uncached`), and the locks between them
+//! (`range_lock`), block: they are for jobs. Deliberately absent for now: a choice. `Engine::read` and `Engine::write` go
+//! through the page cache.
 
 pub mod aligned;
 mod buffer;
 pub mod contention;
 pub mod counters;
 pub mod capabilities;
+pub mod direct;
 mod engine;
 mod failure;
 mod file;
