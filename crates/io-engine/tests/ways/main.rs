@@ -1,0 +1,8 @@
+//! The ways of a request to the disk, mixed on one file.
+
+#![allow(clippy::unwrap_used)]
+
+mod file;
+mod model;
+mod steps;
+mod threads;
