@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod file;
+mod measure;
 mod model;
 mod steps;
 mod threads;
