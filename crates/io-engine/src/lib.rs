@@ -14,6 +14,7 @@ pub mod contention;
 pub mod counters;
 pub mod capabilities;
 pub mod direct;
+pub mod calibration;
 mod engine;
 mod failure;
 mod file;
