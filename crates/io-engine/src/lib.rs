@@ -21,6 +21,7 @@ mod file;
 pub mod history;
 pub mod mode;
 pub mod pressure;
+pub mod gather;
 mod queue;
 mod ran;
 pub mod range;

@@ -1,0 +1,139 @@
+//! One aligned extent of a file: its memory and the ranges of it that were written.
+//!
+//! Memory is taken for the whole extent at once, so that a complete extent is one aligned buffer, which direct I/O can
+//! write without a copy. The allocator hands out zeroed pages that the kernel backs when they are touched first.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use super::budget::Charge;
+use super::fragments::Fragments;
+use super::{FlushId, Piece};
+
+/// Suits direct I/O on devices with blocks of 4 KiB.
+const MEMORY_ALIGNMENT: usize = 4096;
+
+/// The state of an extent that does not depend on whether it is open.
+pub(super) struct About {
+    pub fragments: Fragments,
+    pub charge: Charge,
+    pub opened: Instant,
+    /// The number of the write that opened it.
+    pub first_write: u64,
+    pub writes: usize,
+    /// A flush of it has failed. It is not merged with new writes until a flush has succeeded.
+    pub has_failed: bool,
+}
+
+/// Takes writes.
+pub(super) struct OpenExtent {
+    data: BytesMut,
+    pub about: About,
+    /// It has refused a write, for it had too many fragments.
+    pub is_crowded: bool,
+}
+
+/// Handed out to be written to the file. Its bytes do not change.
+pub(super) struct InFlight {
+    pub id: FlushId,
+    data: Bytes,
+    pub about: About,
+}
+
+impl OpenExtent {
+    pub fn new(extent_bytes: usize, charge: Charge, opened: Instant, first_write: u64) -> OpenExtent {
+        let fragments = Fragments::default();
+        let about = About { fragments, charge, opened, first_write, writes: 0, has_failed: false };
+        OpenExtent { data: aligned(extent_bytes), about, is_crowded: false }
+    }
+
+    pub fn write(&mut self, at: Range<usize>, data: &[u8]) {
+        self.data[at.clone()].copy_from_slice(data);
+        self.about.fragments.insert(at);
+        self.about.writes += 1;
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.about.fragments.bytes() == self.data.len()
+    }
+
+    /// Forgets the bytes from `end` on, and returns their number.
+    pub fn cut(&mut self, end: usize) -> u64 {
+        let before = self.about.fragments.bytes();
+        self.about.fragments.cut(end);
+        self.about.charge.shrink_to(self.about.fragments.len());
+        (before - self.about.fragments.bytes()) as u64
+    }
+
+    /// The bytes of a range, copied: later writes change the extent.
+    pub fn copy(&self, base: u64, range: Range<usize>) -> impl Iterator<Item = Piece> {
+        self.about.fragments.within(range).map(move |part| Piece {
+            offset: base + part.start as u64,
+            data: Bytes::copy_from_slice(&self.data[part]),
+        })
+    }
+
+    pub fn take_off(mut self, id: FlushId) -> InFlight {
+        self.about.charge.leave_queue();
+        InFlight { id, data: self.data.freeze(), about: self.about }
+    }
+
+    /// This extent failed; `newer` has the bytes that were written to the same extent since it was taken.
+    pub fn absorb(&mut self, newer: OpenExtent) {
+        for fragment in newer.about.fragments.iter() {
+            self.data[fragment.clone()].copy_from_slice(&newer.data[fragment.clone()]);
+            self.about.fragments.insert(fragment);
+        }
+        self.about.writes += newer.about.writes;
+        self.about.charge.absorb(newer.about.charge);
+        self.about.charge.shrink_to(self.about.fragments.len());
+    }
+}
+
+impl InFlight {
+    /// The bytes of a range, shared with the extent.
+    pub fn pieces(&self, base: u64, range: Range<usize>) -> impl Iterator<Item = Piece> {
+        self.about
+            .fragments
+            .within(range)
+            .map(move |part| Piece { offset: base + part.start as u64, data: self.data.slice(part) })
+    }
+
+    /// Its flush has failed. Copies the bytes if the flush still holds them.
+    pub fn come_back(mut self) -> OpenExtent {
+        self.about.has_failed = true;
+        let data = self.data.try_into_mut().unwrap_or_else(|shared| {
+            let mut data = aligned(shared.len());
+            data.copy_from_slice(&shared);
+            data
+        });
+        OpenExtent { data, about: self.about, is_crowded: false }
+    }
+}
+
+fn aligned(bytes: usize) -> BytesMut {
+    let mut memory = BytesMut::zeroed(bytes + MEMORY_ALIGNMENT);
+    let unaligned = memory.as_ptr().addr() % MEMORY_ALIGNMENT;
+    let padding = (MEMORY_ALIGNMENT - unaligned) % MEMORY_ALIGNMENT;
+    let mut data = memory.split_off(padding);
+    data.truncate(bytes);
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_an_extent_is_aligned_and_zero() {
+        for bytes in [64, 4096, 1 << 20] {
+            let data = aligned(bytes);
+            assert_eq!(data.len(), bytes);
+            assert_eq!(data.as_ptr().addr() % MEMORY_ALIGNMENT, 0);
+            assert!(data.iter().all(|byte| *byte == 0));
+            assert_eq!(data.freeze().as_ptr().addr() % MEMORY_ALIGNMENT, 0);
+        }
+    }
+}
