@@ -1,6 +1,7 @@
-//! Scenarios of gathering, one rule each. The model is in a module of its own.
+//! Scenarios of gathering, one rule each. The model and the traces are in modules of their own.
 
 mod model;
+mod traces;
 
 use std::time::Duration;
 
