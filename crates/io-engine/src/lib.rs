@@ -29,6 +29,7 @@ pub mod range_lock;
 mod read;
 pub mod reopen;
 pub mod residency;
+pub mod readahead;
 mod sync;
 pub mod uncached;
 mod system_files;

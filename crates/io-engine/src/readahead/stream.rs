@@ -1,0 +1,237 @@
+//! One stream of reads: where it is, where it goes, and how far ahead of it the file is read.
+//!
+//! The window starts at four reads. It doubles each time at least half of the bytes that were asked for last were read
+//! since, and halves when at least as many of them were wasted as were read.
+
+use std::time::Instant;
+
+use types::ByteRange;
+
+use super::advised::Advised;
+use super::budget::{ReadAheadBudget, ReadAheadLimits};
+
+const WINDOW_READS_FIRST: u64 = 4;
+/// Also of a stream that has gone astray.
+const STEPS_MIN: u32 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Each read begins where the one before it ended.
+    Forward,
+    /// Each read ends where the one before it began.
+    Backward,
+    /// Each read begins this far behind the beginning of the one before it, or before it.
+    Strided(i64),
+}
+
+pub struct Stream {
+    direction: Direction,
+    /// The foremost read.
+    last: ByteRange,
+    /// Reads that came exactly where the stream goes, since it was found or has last gone astray.
+    steps: u32,
+    window_bytes: u64,
+    advised: Advised,
+    /// The foremost read or advised range.
+    front: ByteRange,
+    tally: Tally,
+    /// The number of the file's read that was its last.
+    pub last_read: u64,
+}
+
+/// Bytes since the window was sized.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    issued: u64,
+    used: u64,
+    wasted: u64,
+}
+
+impl Stream {
+    /// Of `steps` reads, the last of which is `last`.
+    pub fn new(direction: Direction, last: ByteRange, steps: u32, window_bytes_max: u64) -> Stream {
+        let window_bytes = WINDOW_READS_FIRST.saturating_mul(last.length()).min(window_bytes_max);
+        Stream {
+            direction,
+            last,
+            steps,
+            window_bytes,
+            advised: Advised::default(),
+            front: last,
+            tally: Tally::default(),
+            last_read: 0,
+        }
+    }
+
+    pub fn expects(&self, read: ByteRange) -> bool {
+        match self.direction {
+            Direction::Forward => read.offset() == self.last.end(),
+            Direction::Backward => read.end() == self.last.offset(),
+            Direction::Strided(stride) => {
+                self.last.offset().checked_add_signed(stride) == Some(read.offset())
+                    && read.length() <= self.last.length()
+            }
+        }
+    }
+
+    pub fn is_at(&self, direction: Direction, read: ByteRange) -> bool {
+        self.direction == direction && self.last == read
+    }
+
+    pub fn has_advised(&self, read: ByteRange) -> bool {
+        self.advised.overlaps(read)
+    }
+
+    /// The bytes of a read are no longer outstanding, whichever stream it belongs to. Returns how many were.
+    pub fn note_read(&mut self, read: ByteRange) -> u64 {
+        let used = self.advised.take(read);
+        self.tally.used += used;
+        used
+    }
+
+    /// A read that belongs to the stream; one that was behind the foremost does not move it. Returns the advised bytes
+    /// that the stream has passed over.
+    pub fn advance(&mut self, read: ByteRange, is_expected: bool) -> u64 {
+        let is_ahead = match self.goes_up() {
+            true => read.end() > self.last.end(),
+            false => read.offset() < self.last.offset(),
+        };
+        if is_expected {
+            self.steps = self.steps.saturating_add(1);
+        }
+        if is_expected || is_ahead {
+            self.last = read;
+        }
+        // Reads of one client arrive out of order; those that are a window behind do not come any more.
+        let (last, window, goes_up) = (self.last, self.window_bytes, self.goes_up());
+        let wasted = self.advised.drop_if(|range| match goes_up {
+            true => range.end() <= last.offset().saturating_sub(window),
+            false => range.offset() >= last.end().saturating_add(window),
+        });
+        self.note_wasted(wasted)
+    }
+
+    /// Returns the bytes that were advised too long ago.
+    pub fn expire(&mut self, now: Instant, limits: &ReadAheadLimits) -> u64 {
+        let wasted = self.advised.drop_old(now, limits.age_max);
+        self.note_wasted(wasted)
+    }
+
+    /// The stream has ended. Returns the bytes that were not read.
+    pub fn give_up(&mut self) -> u64 {
+        self.advised.clear()
+    }
+
+    fn note_wasted(&mut self, bytes: u64) -> u64 {
+        self.tally.wasted += bytes;
+        if bytes > 0 && self.tally.wasted >= self.tally.used {
+            self.window_bytes = (self.window_bytes / 2).max(self.last.length());
+            self.tally = Tally::default();
+            self.steps = 0;
+        }
+        bytes
+    }
+
+    /// The ranges to read ahead now, in a window of at most `bound_bytes`.
+    pub fn advise(
+        &mut self,
+        bound_bytes: u64,
+        file_bytes: u64,
+        budget: &ReadAheadBudget,
+        now: Instant,
+    ) -> Vec<ByteRange> {
+        let mut fetches = Vec::new();
+        if budget.is_tight() {
+            self.window_bytes = (self.window_bytes / 2).max(self.last.length());
+            return fetches;
+        }
+        let window_bytes = self.grown_window(budget.limits()).min(bound_bytes);
+        if self.steps < STEPS_MIN || !self.is_short_of(window_bytes) {
+            return fetches;
+        }
+        if self.ahead_bytes() == 0 {
+            // The reader may have overtaken the advice.
+            self.front = self.last;
+        }
+        while fetches.len() < budget.limits().fetches_max
+            && self.advised.len() < Advised::SPANS_MAX
+            && let Some(range) = self.next_range(window_bytes, file_bytes)
+            && budget.take(range.length())
+        {
+            self.advised.push(range, now);
+            self.tally.issued += range.length();
+            self.front = range;
+            fetches.push(range);
+        }
+        fetches
+    }
+
+    /// A part of what the stream has read without interruption, in whole reads.
+    pub fn part_of_run(&self, divisor: u32) -> u64 {
+        u64::from(self.steps / divisor).saturating_mul(self.last.length())
+    }
+
+    /// Doubles the window when it is time for new advice and the last one was used.
+    fn grown_window(&mut self, limits: &ReadAheadLimits) -> u64 {
+        let Tally { issued, used, .. } = self.tally;
+        if issued > 0 && 2 * used >= issued && self.is_short_of(self.window_bytes) {
+            self.window_bytes = (2 * self.window_bytes).min(limits.window_bytes_max);
+            self.tally = Tally::default();
+        }
+        self.window_bytes
+    }
+
+    /// The reader has read more than half of the window.
+    fn is_short_of(&self, window_bytes: u64) -> bool {
+        self.ahead_bytes() < window_bytes / 2
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        match self.direction {
+            Direction::Forward => self.front.end().saturating_sub(self.last.end()),
+            Direction::Backward => self.last.offset().saturating_sub(self.front.offset()),
+            Direction::Strided(stride) => {
+                let distance = self.front.offset().abs_diff(self.last.offset());
+                let is_ahead = (self.front.offset() > self.last.offset()) == (stride > 0);
+                let reads = if is_ahead { distance / stride.unsigned_abs() } else { 0 };
+                reads.saturating_mul(self.last.length())
+            }
+        }
+    }
+
+    /// The range behind the front, within the window and the file.
+    fn next_range(&self, window_bytes: u64, file_bytes: u64) -> Option<ByteRange> {
+        match self.direction {
+            Direction::Forward => {
+                let end = self.last.end().saturating_add(window_bytes).min(file_bytes);
+                ByteRange::from_bounds(self.front.end(), end)
+            }
+            Direction::Backward => {
+                let offset = self.last.offset().saturating_sub(window_bytes);
+                // The front is before a read, and so within the file.
+                ByteRange::from_bounds(offset, self.front.offset())
+            }
+            Direction::Strided(stride) => {
+                let is_room = self.ahead_bytes().saturating_add(self.last.length()) <= window_bytes;
+                let offset = self.front.offset().checked_add_signed(stride).filter(|_| is_room)?;
+                let end = offset.saturating_add(self.last.length()).min(file_bytes);
+                ByteRange::from_bounds(offset, end)
+            }
+        }
+    }
+
+    fn goes_up(&self) -> bool {
+        match self.direction {
+            Direction::Forward => true,
+            Direction::Backward => false,
+            Direction::Strided(stride) => stride > 0,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Stream {
+    pub fn advised_bytes(&self) -> u64 {
+        self.advised.bytes()
+    }
+}
