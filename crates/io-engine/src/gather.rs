@@ -16,6 +16,7 @@ mod counters;
 mod extent;
 mod fragments;
 mod limits;
+mod memory;
 mod verdict;
 
 #[cfg(test)]
@@ -327,7 +328,6 @@ impl Gather {
         (opened, grown): (usize, usize),
         now: Instant,
     ) -> Result<bool, Bypass> {
-        let extent_bytes = self.budget.limits().extent_bytes;
         let mut reserved = self.budget.reserve(opened, grown)?;
         let number = self.sequence;
         self.sequence += 1;
@@ -335,7 +335,7 @@ impl Gather {
         for part in parts {
             let extent = self.open.entry(part.position).or_insert_with(|| {
                 let charge = reserved.open(self.file, now);
-                OpenExtent::new(extent_bytes, charge, now, number)
+                OpenExtent::new(self.budget.memories().take(), charge, now, number)
             });
             let before = extent.about.fragments.len();
             let (here, rest) = data.split_at(part.at.len());

@@ -16,12 +16,14 @@ use types::FileId;
 
 use super::counters::{Counters, GatherCounts};
 use super::limits::GatherLimits;
+use super::memory::Memories;
 use super::verdict::Bypass;
 
 pub struct Budget {
     limits: GatherLimits,
     charges: Mutex<Charges>,
     counters: Counters,
+    memories: Arc<Memories>,
 }
 
 #[derive(Default)]
@@ -70,7 +72,8 @@ pub(super) struct Charge {
 impl Budget {
     pub fn new(limits: GatherLimits) -> Arc<Budget> {
         limits.check();
-        Arc::new(Budget { limits, charges: Mutex::default(), counters: Counters::default() })
+        let memories = Memories::new(limits.extent_bytes, limits.pool_bytes_max);
+        Arc::new(Budget { limits, charges: Mutex::default(), counters: Counters::default(), memories })
     }
 
     pub fn limits(&self) -> &GatherLimits {
@@ -93,6 +96,13 @@ impl Budget {
     /// While the memory of the host is tight, no write is gathered and every open extent is due.
     pub fn set_tight(&self, is_tight: bool) {
         self.charges.lock().is_tight = is_tight;
+        if is_tight {
+            self.memories.free_kept();
+        }
+    }
+
+    pub(super) fn memories(&self) -> &Arc<Memories> {
+        &self.memories
     }
 
     pub(super) fn is_tight(&self) -> bool {

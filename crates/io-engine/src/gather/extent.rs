@@ -1,19 +1,18 @@
 //! One aligned extent of a file: its memory and the ranges of it that were written.
 //!
 //! Memory is taken for the whole extent at once, so that a complete extent is one aligned buffer, which direct I/O can
-//! write without a copy. The allocator hands out zeroed pages that the kernel backs when they are touched first.
+//! write without a copy.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::budget::Charge;
 use super::fragments::Fragments;
+use super::memory::Memory;
 use super::{FlushId, Piece};
-
-/// Suits direct I/O on devices with blocks of 4 KiB.
-const MEMORY_ALIGNMENT: usize = 4096;
 
 /// The state of an extent that does not depend on whether it is open.
 pub(super) struct About {
@@ -29,7 +28,7 @@ pub(super) struct About {
 
 /// Takes writes.
 pub(super) struct OpenExtent {
-    data: BytesMut,
+    memory: Memory,
     pub about: About,
     /// It has refused a write, for it had too many fragments.
     pub is_crowded: bool,
@@ -38,25 +37,27 @@ pub(super) struct OpenExtent {
 /// Handed out to be written to the file. Its bytes do not change.
 pub(super) struct InFlight {
     pub id: FlushId,
+    memory: Arc<Memory>,
+    /// The same memory.
     data: Bytes,
     pub about: About,
 }
 
 impl OpenExtent {
-    pub fn new(extent_bytes: usize, charge: Charge, opened: Instant, first_write: u64) -> OpenExtent {
+    pub fn new(memory: Memory, charge: Charge, opened: Instant, first_write: u64) -> OpenExtent {
         let fragments = Fragments::default();
         let about = About { fragments, charge, opened, first_write, writes: 0, has_failed: false };
-        OpenExtent { data: aligned(extent_bytes), about, is_crowded: false }
+        OpenExtent { memory, about, is_crowded: false }
     }
 
     pub fn write(&mut self, at: Range<usize>, data: &[u8]) {
-        self.data[at.clone()].copy_from_slice(data);
+        self.memory[at.clone()].copy_from_slice(data);
         self.about.fragments.insert(at);
         self.about.writes += 1;
     }
 
     pub fn is_complete(&self) -> bool {
-        self.about.fragments.bytes() == self.data.len()
+        self.about.fragments.bytes() == self.memory.len()
     }
 
     /// Forgets the bytes from `end` on, and returns their number.
@@ -71,19 +72,20 @@ impl OpenExtent {
     pub fn copy(&self, base: u64, range: Range<usize>) -> impl Iterator<Item = Piece> {
         self.about.fragments.within(range).map(move |part| Piece {
             offset: base + part.start as u64,
-            data: Bytes::copy_from_slice(&self.data[part]),
+            data: Bytes::copy_from_slice(&self.memory[part]),
         })
     }
 
     pub fn take_off(mut self, id: FlushId) -> InFlight {
         self.about.charge.leave_queue();
-        InFlight { id, data: self.data.freeze(), about: self.about }
+        let memory = Arc::new(self.memory);
+        InFlight { id, data: memory.share(), memory, about: self.about }
     }
 
     /// This extent failed; `newer` has the bytes that were written to the same extent since it was taken.
     pub fn absorb(&mut self, newer: OpenExtent) {
         for fragment in newer.about.fragments.iter() {
-            self.data[fragment.clone()].copy_from_slice(&newer.data[fragment.clone()]);
+            self.memory[fragment.clone()].copy_from_slice(&newer.memory[fragment.clone()]);
             self.about.fragments.insert(fragment);
         }
         self.about.writes += newer.about.writes;
@@ -104,36 +106,7 @@ impl InFlight {
     /// Its flush has failed. Copies the bytes if the flush still holds them.
     pub fn come_back(mut self) -> OpenExtent {
         self.about.has_failed = true;
-        let data = self.data.try_into_mut().unwrap_or_else(|shared| {
-            let mut data = aligned(shared.len());
-            data.copy_from_slice(&shared);
-            data
-        });
-        OpenExtent { data, about: self.about, is_crowded: false }
-    }
-}
-
-fn aligned(bytes: usize) -> BytesMut {
-    let mut memory = BytesMut::zeroed(bytes + MEMORY_ALIGNMENT);
-    let unaligned = memory.as_ptr().addr() % MEMORY_ALIGNMENT;
-    let padding = (MEMORY_ALIGNMENT - unaligned) % MEMORY_ALIGNMENT;
-    let mut data = memory.split_off(padding);
-    data.truncate(bytes);
-    data
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_of_an_extent_is_aligned_and_zero() {
-        for bytes in [64, 4096, 1 << 20] {
-            let data = aligned(bytes);
-            assert_eq!(data.len(), bytes);
-            assert_eq!(data.as_ptr().addr() % MEMORY_ALIGNMENT, 0);
-            assert!(data.iter().all(|byte| *byte == 0));
-            assert_eq!(data.freeze().as_ptr().addr() % MEMORY_ALIGNMENT, 0);
-        }
+        drop(self.data);
+        OpenExtent { memory: self.memory.unshare(), about: self.about, is_crowded: false }
     }
 }

@@ -234,6 +234,8 @@ fn check_budget(budget: &Budget, files: &[Modelled]) {
     let extents: usize = files.iter().map(|file| file.memory().0).sum();
     let fragments: usize = files.iter().map(|file| file.memory().1).sum();
     assert_eq!((in_use.bytes, in_use.fragments), (extents * EXTENT, fragments), "charged is used");
+    let (kept, total) = budget.memories().stock_for_test();
+    assert!(total - kept == extents && total * EXTENT <= limits.pool_bytes_max, "{kept} of {total} are kept");
     let open = files.iter().flat_map(|file| file.bench.gather.open.values());
     assert_eq!(in_use.open_extents, open.filter(|extent| !extent.about.has_failed).count());
 }
