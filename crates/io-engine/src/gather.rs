@@ -42,8 +42,9 @@ pub use verdict::{Bypass, Verdict};
 
 /// The gathered writes of one file. Rules for its owner:
 ///
-/// 1. After a write was bypassed, and before it goes to the file: flush what [`Gather::take_range`] gives for its range.
-///    The same before bytes are freed, copied or lent to a caller that reads them later.
+/// 1. After a write was bypassed, and before it goes to the file: [`Gather::mark`], then flush what [`Gather::take_range`]
+///    gives for its range. If a flush fails, so does the write. The same before bytes are freed, copied or lent to a
+///    caller that reads them later.
 /// 2. To flush: write each piece to the file, drop the pieces, then tell [`Gather::written`]. A [`Take`] that names flushes
 ///    to wait for is asked for again after they were told. Flushes that are handed out together go in any order.
 /// 3. COMMIT: [`Gather::mark`], then flush what [`Gather::take_before`] gives until it gives nothing or a flush fails. If
@@ -182,7 +183,7 @@ impl Gather {
         self.failure
     }
 
-    /// Behind all writes so far.
+    /// Behind all writes so far. Later ones may go on without end, and nobody who takes up to the mark waits for them.
     pub fn mark(&self) -> Mark {
         Mark(self.sequence)
     }
@@ -205,12 +206,11 @@ impl Gather {
         self.take_if(|_, _| true)
     }
 
-    /// The extents that have bytes of a range.
-    pub fn take_range(&mut self, range: ByteRange) -> Take {
+    /// The extents that have bytes of a range, and were opened before the mark.
+    pub fn take_range(&mut self, range: ByteRange, mark: Mark) -> Take {
         let extent_bytes = self.budget.limits().extent_bytes;
         self.take_if(|position, about| {
-            let at = clip(position, range, extent_bytes);
-            about.fragments.overlap(at)
+            about.first_write < mark.0 && about.fragments.overlap(clip(position, range, extent_bytes))
         })
     }
 

@@ -208,7 +208,7 @@ fn a_newer_flush_of_an_extent_waits_for_the_older_one() {
     assert_eq!(bench.read(0, 100), [[1; 8].as_slice(), &[2; 16]].concat());
     let take = bench.gather.take_all();
     assert!(take.flushes.is_empty() && take.behind == [older.id]);
-    let take = bench.gather.take_range(range(20, 4));
+    let take = bench.gather.take_range(range(20, 4), bench.gather.mark());
     assert!(take.flushes.is_empty() && take.behind == [older.id], "{take:?}");
     bench.land(older);
     let newer = sole(bench.gather.take_all());
@@ -229,6 +229,20 @@ fn a_commit_takes_the_writes_before_it_and_no_later_ones() {
     assert_eq!(bench.gather.take_before(mark).behind, [flush.id]);
     bench.land(flush);
     let rest = bench.gather.take_before(mark);
+    assert!(rest.flushes.is_empty() && rest.behind.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn a_bypassed_write_waits_for_no_later_gathered_write() {
+    let mut bench = Bench::new(limits());
+    bench.gathers(0, &[1; 8]);
+    bench.bypasses(0, &[2; 40], Bypass::Large);
+    let (written, mark) = (range(0, 40), bench.gather.mark());
+    let flush = sole(bench.gather.take_range(written, mark));
+    bench.gathers(4, &[3; 8]);
+    assert_eq!(bench.gather.take_range(written, mark).behind, [flush.id]);
+    bench.land(flush);
+    let rest = bench.gather.take_range(written, mark);
     assert!(rest.flushes.is_empty() && rest.behind.is_empty(), "{rest:?}");
 }
 

@@ -96,7 +96,7 @@ impl Modelled {
                 self.flights.extend(take.flushes);
             }
             Step::TakeRange { offset, bytes } => {
-                let take = self.bench.gather.take_range(range(offset, bytes));
+                let take = self.bench.gather.take_range(range(offset, bytes), self.bench.gather.mark());
                 self.flights.extend(take.flushes);
             }
             Step::Land { which, errno, pieces } => {
@@ -117,7 +117,8 @@ impl Modelled {
         self.next_byte = self.next_byte.wrapping_add(1).max(1);
         if let Verdict::Bypassed(_) = self.bench.write(offset, &data) {
             let Some(range) = ByteRange::new(offset, bytes as u64) else { return };
-            if self.settle(None, |gather| gather.take_range(range)).is_err() {
+            let mark = self.bench.gather.mark();
+            if self.settle(None, |gather| gather.take_range(range, mark)).is_err() {
                 return;
             }
             write_pieces(&mut self.bench.file, &[Piece { offset, data: data.clone().into() }]);
@@ -203,7 +204,8 @@ impl Modelled {
     }
 
     fn deallocate(&mut self, range: ByteRange) {
-        if self.settle(None, |gather| gather.take_range(range)).is_err() {
+        let mark = self.bench.gather.mark();
+        if self.settle(None, |gather| gather.take_range(range, mark)).is_err() {
             return;
         }
         for bytes in [&mut self.bench.file, &mut self.model] {

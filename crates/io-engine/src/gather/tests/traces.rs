@@ -52,7 +52,7 @@ fn replay(limits: GatherLimits, writes: impl IntoIterator<Item = (u64, usize)>) 
                 outcome.bypassed += 1;
                 outcome.file_writes += 1;
                 outcome.file_bytes += bytes as u64;
-                gather.take_range(range(offset, bytes as u64)).flushes
+                gather.take_range(range(offset, bytes as u64), gather.mark()).flushes
             }
         };
         flushes.extend(gather.take_ready());
