@@ -4,8 +4,8 @@
 //! byte is what the page cache is to the kernel: newer than the file, lost in a crash, and covered by COMMIT.
 //!
 //! Invariants: the bytes of an acknowledged write are in the file, in flight or in memory, until a newer write or a cut
-//! replaces them; also after a failed flush. At most one flush of an extent is in flight, and a newer one
-//! of the same extent starts after it. Memory stays within the [`Budget`] of the pool.
+//! replaces them; also after a failed flush. At most one flush of an extent is in flight, and a newer one of the same
+//! extent starts after it. Memory stays within the [`Budget`] of the pool.
 //!
 //! Deliberately absent: stable writes, which are not gathered, and the order between a flush and another write to the
 //! file, which is the caller's (see [`Gather`]).
@@ -42,9 +42,9 @@ pub use verdict::{Bypass, Verdict};
 
 /// The gathered writes of one file. Rules for its owner:
 ///
-/// 1. After a write was bypassed, and before it goes to the file: [`Gather::mark`], then flush what [`Gather::take_range`]
-///    gives for its range. If a flush fails, so does the write. The same before bytes are freed, copied or lent to a
-///    caller that reads them later.
+/// 1. Before a write goes to the file, because it was bypassed or is stable: [`Gather::mark`], then flush what
+///    [`Gather::take_range`] gives for its range. If a flush fails, so does the write. The same before bytes are freed,
+///    copied or lent to a caller that reads them later.
 /// 2. To flush: write each piece to the file, drop the pieces, then tell [`Gather::written`]. A [`Take`] that names flushes
 ///    to wait for is asked for again after they were told. Flushes that are handed out together go in any order.
 /// 3. COMMIT: [`Gather::mark`], then flush what [`Gather::take_before`] gives until it gives nothing or a flush fails. If
@@ -183,7 +183,8 @@ impl Gather {
         self.failure
     }
 
-    /// Behind all writes so far. Later ones may go on without end, and nobody who takes up to the mark waits for them.
+    /// Behind all writes so far. Later ones may go on without end; a caller that takes up to the mark does not wait for
+    /// them.
     pub fn mark(&self) -> Mark {
         Mark(self.sequence)
     }
