@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use types::{ByteRange, FileId};
 
 use crate::write::OFFSET_MAX;
-use admission::Admission;
+use admission::{Admission, Flushed};
 use extent::{About, InFlight, OpenExtent};
 
 pub use budget::{Budget, BudgetUse, Due};
@@ -194,8 +194,8 @@ impl Gather {
     pub fn take_ready(&mut self) -> Vec<Flush> {
         let ready = |extent: &OpenExtent| extent.is_crowded || extent.is_complete();
         let positions = self.open.iter().filter(|(_, extent)| !extent.about.has_failed && ready(extent));
-        let positions: Vec<u64> = positions.map(|(position, _)| *position).collect();
-        positions.into_iter().filter_map(|position| self.take_off(position)).collect()
+        let positions = positions.map(|(position, _)| *position).collect();
+        self.take_off_all(positions)
     }
 
     /// All writes before the mark.
@@ -360,19 +360,28 @@ impl Gather {
             wanted.binary_search(position).is_ok() || is_wanted(**position, &flight.about)
         });
         let behind = flights.map(|(_, flight)| flight.id).collect();
-        let flushes = wanted.into_iter().filter_map(|position| self.take_off(position)).collect();
-        Take { flushes, behind }
+        Take { flushes: self.take_off_all(wanted), behind }
+    }
+
+    fn take_off_all(&mut self, positions: Vec<u64>) -> Vec<Flush> {
+        let mut flushed = Flushed::default();
+        let flushes =
+            positions.into_iter().filter_map(|position| self.take_off(position, &mut flushed)).collect();
+        self.admission.note_flush(flushed, self.budget.limits());
+        flushes
     }
 
     /// `None` if an older flush of the extent is in flight.
-    fn take_off(&mut self, position: u64) -> Option<Flush> {
+    fn take_off(&mut self, position: u64, flushed: &mut Flushed) -> Option<Flush> {
         if self.in_flight.contains_key(&position) {
             return None;
         }
         let extent = self.open.remove(&position)?;
         let (writes, fragments) = (extent.about.writes, extent.about.fragments.len());
         if !extent.about.has_failed {
-            self.admission.note_flush(writes, fragments, self.budget.limits());
+            flushed.extents += 1;
+            flushed.writes += writes;
+            flushed.fragments += fragments;
         }
         self.budget.counters().note_flushed(fragments, extent.is_complete());
         let id = FlushId { position, number: self.sequence };

@@ -3,9 +3,10 @@
 //! 1. Writes in the order of their offsets bypass. The page cache merges them, and its allocation is delayed already. A
 //!    file gathers while at least two of its last eight small writes did not begin where the write before them ended:
 //!    strided writers of one file, whose records arrive in any order.
-//! 2. Gathering must pay. An extent has paid if its writes were merged into at most half as many ranges; random writes
-//!    do not pay. A file may hold as many open extents as it has earned: eight at first, two more for each extent that has
-//!    paid, half as many after each that has not. A file that has earned none may try one more after a number of writes.
+//! 2. Gathering must pay. A flush has paid if the writes of its extents were merged into at most half as many ranges;
+//!    random writes do not pay. A file may hold as many open extents as it has earned: eight at first, two more for each
+//!    extent of a flush that has paid, half as many after each flush that has not. A file that has earned none may try one
+//!    more after a number of writes.
 //!
 //! A write that falls into open extents only is gathered in any case; it costs no further extent.
 
@@ -27,6 +28,16 @@ pub struct Admission {
     earned_extents: usize,
     /// Writes since the file has lost its last extent.
     waited_writes: u32,
+}
+
+/// Extents that are flushed at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flushed {
+    pub extents: usize,
+    /// Writes that were gathered in them.
+    pub writes: usize,
+    /// Writes to the file that they cost.
+    pub fragments: usize,
 }
 
 impl Default for Admission {
@@ -60,10 +71,15 @@ impl Admission {
         self.earned_extents
     }
 
-    /// An extent of `writes` gathered writes costs `fragments` writes to the file.
-    pub fn note_flush(&mut self, writes: usize, fragments: usize, limits: &GatherLimits) {
-        if writes >= MERGED_WRITES_MIN * fragments {
-            self.earned_extents = (self.earned_extents + EARNED_EXTENTS_STEP).min(limits.file_extents_max);
+    /// Extents that are flushed together count as one: a COMMIT takes extents that had no time to be filled, and says
+    /// little of each.
+    pub fn note_flush(&mut self, flushed: Flushed, limits: &GatherLimits) {
+        if flushed.extents == 0 {
+            return;
+        }
+        if flushed.writes >= MERGED_WRITES_MIN * flushed.fragments {
+            let earned = self.earned_extents + EARNED_EXTENTS_STEP * flushed.extents;
+            self.earned_extents = earned.min(limits.file_extents_max);
         } else {
             self.earned_extents /= 2;
         }
@@ -98,8 +114,9 @@ mod tests {
     #[test]
     fn extents_that_do_not_pay_take_the_right_to_open_more() {
         let mut admission = Admission::default();
+        admission.note_flush(Flushed::default(), &limits());
         for expected in [4, 2, 1, 0, 0] {
-            admission.note_flush(1, 1, &limits());
+            admission.note_flush(Flushed { extents: 1, writes: 1, fragments: 1 }, &limits());
             assert_eq!(admission.earned_extents(), expected);
         }
         for write in 1..=limits().trial_writes {
@@ -107,10 +124,10 @@ mod tests {
             admission.note_write(0, 1, &limits());
         }
         assert_eq!(admission.earned_extents(), 1, "a trial");
-        admission.note_flush(22, 1, &limits());
+        admission.note_flush(Flushed { extents: 1, writes: 22, fragments: 1 }, &limits());
         assert_eq!(admission.earned_extents(), 3);
         for _ in 0..100 {
-            admission.note_flush(22, 1, &limits());
+            admission.note_flush(Flushed { extents: 1, writes: 22, fragments: 1 }, &limits());
         }
         assert_eq!(admission.earned_extents(), 64, "at most the limit");
     }

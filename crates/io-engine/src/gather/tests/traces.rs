@@ -30,6 +30,14 @@ struct Outcome {
 
 /// Makes the writes one after the other, flushes as the pool does, and commits at the end.
 fn replay(limits: GatherLimits, writes: impl IntoIterator<Item = (u64, usize)>) -> Outcome {
+    replay_with_commits(limits, writes, u64::MAX)
+}
+
+fn replay_with_commits(
+    limits: GatherLimits,
+    writes: impl IntoIterator<Item = (u64, usize)>,
+    writes_per_commit: u64,
+) -> Outcome {
     let budget = Budget::new(limits);
     let mut gather = Gather::new(FileId(1), Arc::clone(&budget));
     let mut now = Instant::now();
@@ -44,7 +52,7 @@ fn replay(limits: GatherLimits, writes: impl IntoIterator<Item = (u64, usize)>) 
         written
     };
     let data = vec![7; 1 << 20];
-    for (offset, bytes) in writes {
+    for (count, (offset, bytes)) in (1..).zip(writes) {
         now += Duration::from_micros(100);
         let mut flushes = match gather.write(offset, &data[..bytes], now) {
             Verdict::Gathered { .. } => Vec::new(),
@@ -58,6 +66,9 @@ fn replay(limits: GatherLimits, writes: impl IntoIterator<Item = (u64, usize)>) 
         flushes.extend(gather.take_ready());
         for due in budget.due(now, 8) {
             flushes.extend(gather.take_opened_until(due.opened_until).flushes);
+        }
+        if count % writes_per_commit == 0 {
+            flushes.extend(gather.take_all().flushes);
         }
         outcome.memory_bytes_max = outcome.memory_bytes_max.max(budget.in_use().bytes);
         let (pieces, bytes) = land(&mut gather, flushes);
@@ -100,6 +111,18 @@ fn strided_records_of_many_writers_become_complete_extents() {
     println!("{} writes became {}, {extents} extents", writes.len(), outcome.file_writes);
     assert!(outcome.file_writes < extents * 2, "{} for {extents} extents", outcome.file_writes);
     assert!(outcome.bypassed < writes.len() as u64 / 20, "{}", outcome.bypassed);
+}
+
+#[test]
+fn commits_between_strided_records_do_not_end_their_gathering() {
+    // If every write were gathered, these would be 429 and 1,510 writes to the file.
+    for (writes_per_commit, file_writes_max) in [(1000, 500), (200, 1800)] {
+        let writes = interleaved(RECORD);
+        let limits = GatherLimits::for_memory(64 << 20);
+        let outcome = replay_with_commits(limits, writes.iter().copied(), writes_per_commit);
+        println!("a commit per {writes_per_commit}: {} became {}", writes.len(), outcome.file_writes);
+        assert!(outcome.file_writes < file_writes_max, "{}", outcome.file_writes);
+    }
 }
 
 #[test]
