@@ -42,6 +42,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("http-client", Floor::Shell),
     ("splice", Floor::Shell),
     ("io-engine", Floor::Service),
+    ("write-journal", Floor::Service),
     ("pool", Floor::Service),
     ("namespace", Floor::Service),
     ("auth", Floor::Service),
@@ -80,7 +81,7 @@ pub const OF_FEATURES: &[(&str, &str)] = &[("forebay", "testkit")];
 pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
 
 /// Crates that know no protocol, and the protocol crates that they therefore must not import although these stand below.
-const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "files", "io-engine", "pool", "namespace"];
+const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "files", "io-engine", "write-journal", "pool", "namespace"];
 const PROTOCOL: &[&str] =
     &["xdr", "xdr-derive", "oncrpc", "nfs4", "nfs4-state", "http-wire", "http-server", "http-client"];
 

@@ -1,0 +1,141 @@
+//! Segments as files of a directory, preallocated with zeros so that a sync writes no metadata of the file system.
+//!
+//! A segment is made under another name and renamed once it is whole; remains of that are removed at the next start. The
+//! caller sees to it that one process has the directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::storage::Storage;
+
+const ZEROS_BYTES: usize = 256 << 10;
+const PREFIX: &str = "journal-";
+const SUFFIX: &str = ".segment";
+const NEW_SUFFIX: &str = ".segment.new";
+
+pub struct Directory {
+    path: PathBuf,
+    /// Locked to look up a file, never during I/O.
+    files: Mutex<BTreeMap<u32, Arc<File>>>,
+}
+
+impl Directory {
+    /// Makes the directory if there is none. Blocks.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        match fs::create_dir(path) {
+            Ok(()) => durable::sync_directory_of(path)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if let Some(segment) = number(name, SUFFIX) {
+                let file = OpenOptions::new().read(true).write(true).open(entry.path())?;
+                files.insert(segment, Arc::new(file));
+            } else if number(name, NEW_SUFFIX).is_some() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(Directory { path: path.to_owned(), files: Mutex::new(files) })
+    }
+
+    fn file(&self, segment: u32) -> io::Result<Arc<File>> {
+        self.files.lock().get(&segment).cloned().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn path_of(&self, segment: u32, suffix: &str) -> PathBuf {
+        self.path.join(format!("{PREFIX}{segment:06}{suffix}"))
+    }
+}
+
+fn number(name: &str, suffix: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.strip_suffix(suffix)?.parse().ok()
+}
+
+impl Storage for Directory {
+    fn segments(&self) -> io::Result<Vec<u32>> {
+        Ok(self.files.lock().keys().copied().collect())
+    }
+
+    fn make(&self, segment: u32, segment_bytes: u64) -> io::Result<()> {
+        let (new, path) = (self.path_of(segment, NEW_SUFFIX), self.path_of(segment, SUFFIX));
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(true).read(true).write(true).mode(0o600).open(&new)?;
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut offset = 0;
+        while offset < segment_bytes {
+            let part_bytes = (segment_bytes - offset).min(ZEROS_BYTES as u64);
+            file.write_all_at(&zeros[..part_bytes as usize], offset)?;
+            offset += part_bytes;
+        }
+        durable::rename(&new, &path)?;
+        self.files.lock().insert(segment, Arc::new(file));
+        Ok(())
+    }
+
+    fn remove(&self, segment: u32) -> io::Result<()> {
+        let path = self.path_of(segment, SUFFIX);
+        fs::remove_file(&path)?;
+        self.files.lock().remove(&segment);
+        durable::sync_directory_of(&path)
+    }
+
+    fn segment_bytes(&self, segment: u32) -> io::Result<u64> {
+        Ok(self.file(segment)?.metadata()?.len())
+    }
+
+    fn read_at(&self, segment: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file(segment)?.read_exact_at(into, offset)
+    }
+
+    fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file(segment)?.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self, segment: u32) -> io::Result<()> {
+        self.file(segment)?.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_zeros_of_its_length_and_outlives_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let storage = Directory::open(&path).unwrap();
+        storage.make(7, 300 << 10).unwrap();
+        storage.write_at(7, 10, b"some bytes").unwrap();
+        storage.sync(7).unwrap();
+        let storage = Directory::open(&path).unwrap();
+        assert_eq!(storage.segments().unwrap(), [7]);
+        assert_eq!(storage.segment_bytes(7).unwrap(), 300 << 10);
+        let mut read = [1; 22];
+        storage.read_at(7, 5, &mut read).unwrap();
+        assert_eq!(&read, b"\0\0\0\0\0some bytes\0\0\0\0\0\0\0");
+        storage.remove(7).unwrap();
+        assert!(storage.sync(7).is_err());
+        assert!(Directory::open(&path).unwrap().segments().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_half_made_segment_is_removed_and_other_files_are_left() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["journal-000003.segment.new", "notes.txt", "journal-x.segment"] {
+            fs::write(dir.path().join(name), "a").unwrap();
+        }
+        assert!(Directory::open(dir.path()).unwrap().segments().unwrap().is_empty());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,283 @@
+//! The journal as the pool uses it: append, settle, wait for notes, make void.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use types::{FileId, Random};
+
+use crate::batch::{Answers, Batch, Waiter};
+use crate::chain::{Chain, InUse};
+use crate::config::Config;
+use crate::error::JournalError;
+use crate::ledger::{Ledger, Unsettled};
+use crate::record::Record;
+use crate::segment::Header;
+use crate::state::State;
+use crate::storage::Storage;
+
+/// A journal that is open. A record is on disk when its waiter is told `Ok`.
+///
+/// Rules for the pool. A file is *live* while [`Journal::is_live`] says so: a replay may bring records of it.
+///
+/// 1. **Order.** First apply a change to the file's page cache, then append its record; both under one lock, so that
+///    changes that overlap have the same order in both. Do not wait for the record under that lock.
+/// 2. **Answer.** Answer a change as stable when its waiter was told `Ok`. After a refusal or an error, sync the file
+///    instead, and follow rule 4.
+/// 3. **Settle.** To settle a file, read [`Journal::newest`], then sync the file (with its name, its label and its
+///    removal), then call [`Journal::settled`] with what was read. After a failed sync, settle nothing of that file.
+/// 4. **Bypass.** Before a live file's bytes, length or removal that the journal does not hold are answered as stable
+///    (COMMIT, direct I/O, a sync after a refusal), settle the file as in rule 3 and wait for [`Journal::barrier`]. Else a
+///    replay undoes them. Changes that are not answered as stable need nothing.
+/// 5. **Creation.** Before the first record of a file whose name is not on disk, append `Create`. A replay ignores a record
+///    of a file that is neither there nor created by the journal.
+/// 6. **Removal.** To remove a live file, append `Remove` and wait for it, or follow rule 4. File ids are not used again.
+/// 7. **Fences.** Raise the fence in memory before `Fence` is appended; after that append no record of an older epoch.
+///    A replay applies the writes that it brings whatever the fence in the label says: they are older than the fence.
+/// 8. **Write-back.** From half full on, settle the files of [`Journal::oldest_unsettled`]; end each round with
+///    [`Journal::barrier`]. Room comes from notes on disk, and from nothing else.
+/// 9. **Failure.** After `Failed` the journal takes nothing more. Rule 4 cannot be kept for live files, so sync and
+///    settle all of them, then call [`Journal::void`]. Until it succeeds answer no change of a live file as stable. If it
+///    fails, the pool goes read-only: the next start replays.
+/// 10. **Start.** Apply the entries of a `Replay` in order, sync every file that they touch, then call `Replay::finish`.
+///     Each change is made again as it was: a write extends, a truncation cuts, a removal of nothing succeeds.
+pub struct Journal {
+    storage: Arc<dyn Storage>,
+    /// Locked to place and encode records and to take a batch; never during I/O or while a waiter is told.
+    state: Mutex<State>,
+}
+
+/// A record that was placed. It is not yet on disk.
+#[must_use]
+pub struct Appended {
+    pub sequence: u64,
+    /// If there is one, the caller has it led by a thread that may block. Another caller's turn does the rest.
+    pub turn: Option<Turn>,
+}
+
+/// The waiter is given back untold.
+pub struct Refused {
+    pub reason: JournalError,
+    pub waiter: Waiter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of records, settled ones included, that hold room until a note on disk frees their segment.
+    pub used_bytes: u64,
+    pub room_bytes: u64,
+    pub live_files: usize,
+}
+
+impl Usage {
+    pub fn is_half_full(&self) -> bool {
+        self.used_bytes * 2 >= self.room_bytes
+    }
+}
+
+impl Journal {
+    pub(crate) fn start(
+        storage: Arc<dyn Storage>,
+        (instance, config): ([u8; 16], Config),
+        random: Arc<dyn Random>,
+        first: InUse,
+        free: Vec<u32>,
+    ) -> Arc<Journal> {
+        let mut chain = Chain::new(config.segment_bytes, free);
+        chain.begin(first);
+        let state = State {
+            config,
+            instance,
+            random,
+            chain,
+            ledger: Ledger::default(),
+            batch: Batch::default(),
+            next_sequence: first.first_sequence,
+            durable: first.first_sequence - 1,
+            is_led: false,
+            is_writing: false,
+            is_writing_notes: false,
+            is_voiding: false,
+            failure: None,
+            buffer: Vec::new(),
+        };
+        Arc::new(Journal { storage, state: Mutex::new(state) })
+    }
+
+    /// Copies the record and does not block on the disk.
+    pub fn append(self: &Arc<Journal>, record: &Record<'_>, waiter: Waiter) -> Result<Appended, Refused> {
+        let mut state = self.state.lock();
+        match state.append(record) {
+            Ok(sequence) => {
+                state.batch.waiters.push(waiter);
+                Ok(Appended { sequence, turn: self.turn(&mut state) })
+            }
+            Err(reason) => Err(Refused { reason, waiter }),
+        }
+    }
+
+    /// All changes of the file whose records go up to `through` are on disk in the file itself.
+    pub fn settled(&self, file: FileId, through: u64) {
+        self.state.lock().ledger.settle(file, through);
+    }
+
+    /// Tells `waiter` when notes of everything that was settled before are on disk. From then on no replay brings it.
+    pub fn barrier(self: &Arc<Journal>, waiter: Waiter) -> Option<Turn> {
+        let outcome = {
+            let mut state = self.state.lock();
+            match state.check_open() {
+                Ok(()) if state.has_unwritten_notes() => {
+                    if state.batch.waiting() < state.config.waiting_max {
+                        state.batch.barriers.push(waiter);
+                        return self.turn(&mut state);
+                    }
+                    Err(JournalError::Busy)
+                }
+                outcome => outcome,
+            }
+        };
+        waiter(outcome);
+        None
+    }
+
+    fn turn(self: &Arc<Journal>, state: &mut State) -> Option<Turn> {
+        let was_led = std::mem::replace(&mut state.is_led, true);
+        (!was_led).then(|| Turn { journal: Arc::clone(self), is_over: false })
+    }
+
+    /// The newest record of a live file.
+    pub fn newest(&self, file: FileId) -> Option<u64> {
+        self.state.lock().ledger.newest(file)
+    }
+
+    /// Whether a replay may bring records of the file.
+    pub fn is_live(&self, file: FileId) -> bool {
+        self.state.lock().ledger.is_live(file)
+    }
+
+    /// Files that hold room, those with the oldest records first.
+    pub fn oldest_unsettled(&self, limit: usize) -> Vec<Unsettled> {
+        self.state.lock().ledger.oldest_unsettled(limit)
+    }
+
+    pub fn usage(&self) -> Usage {
+        let state = self.state.lock();
+        let (used_bytes, room_bytes) = state.chain.usage_bytes();
+        Usage { used_bytes, room_bytes, live_files: state.ledger.len() }
+    }
+
+    /// `Some`: the journal takes nothing more.
+    pub fn failure(&self) -> Option<JournalError> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Makes all records void: when this succeeds no replay brings any. For a failed journal and for a clean shutdown.
+    /// Everything must be settled. `Busy`: a thread leads the journal; ask again when it has ended. Blocks.
+    pub fn void(self: &Arc<Journal>) -> Result<(), JournalError> {
+        let (turn, free) = {
+            let mut state = self.state.lock();
+            if state.ledger.tail().is_some() {
+                return Err(JournalError::Unsettled);
+            }
+            if state.is_led || state.batch.waiting() > 0 {
+                return Err(JournalError::Busy);
+            }
+            state.is_voiding = true;
+            (self.turn(&mut state), state.chain.free().collect::<Vec<_>>())
+        };
+        let mut outcome = Err(JournalError::Full);
+        for number in free {
+            outcome = self.begin_anew(number);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let mut state = self.state.lock();
+        state.is_voiding = false;
+        let unwritten = match &outcome {
+            Ok(()) => Vec::new(),
+            Err(failure) => state.fail(failure.clone()),
+        };
+        drop(state);
+        assert!(unwritten.is_empty(), "nobody waits while records are made void");
+        if let Some(turn) = turn {
+            turn.lead();
+        }
+        outcome
+    }
+
+    /// Takes a free segment into use whose header says that everything before it is dead.
+    fn begin_anew(&self, number: u32) -> Result<(), JournalError> {
+        let (segment, header) = {
+            let mut state = self.state.lock();
+            // A header of an attempt that failed may yet reach the disk: none has the same sequence.
+            state.next_sequence += 1;
+            let first_sequence = state.next_sequence;
+            let segment = InUse { number, first_sequence, salt: state.random.u64() };
+            (segment, Header::of_empty_journal(state.instance, &segment))
+        };
+        self.storage
+            .write_at(number, 0, &header.encode())
+            .and_then(|()| self.storage.sync(number))
+            .map_err(|error| JournalError::failed("make its records void", error))?;
+        let mut state = self.state.lock();
+        state.durable = segment.first_sequence - 1;
+        state.batch = Batch::default();
+        state.ledger.clear();
+        state.chain.begin(segment);
+        state.chain.free_before(segment.first_sequence);
+        Ok(())
+    }
+
+    /// Writes batches until nobody waits.
+    fn lead(&self) {
+        loop {
+            let (batch, answers) = self.state.lock().next_batch();
+            answers.tell();
+            let Some(batch) = batch else { return };
+            let outcome = batch.write(&*self.storage);
+            let answers = self.state.lock().finish(batch, outcome);
+            answers.tell();
+        }
+    }
+
+    /// The turn ends without having been led to its end.
+    fn abandon(&self) {
+        let mut answers = Answers::default();
+        {
+            let mut state = self.state.lock();
+            state.is_led = false;
+            if std::mem::take(&mut state.is_writing) {
+                let error = std::io::Error::other("the writing thread panicked");
+                let failure = JournalError::failed("write records", error);
+                let waiters = state.fail(failure.clone());
+                answers.add(waiters, Err(failure));
+            } else {
+                answers.add(state.batch.take_waiters(), Err(JournalError::Abandoned));
+            }
+        }
+        answers.tell();
+    }
+}
+
+/// The duty to write the records that wait. Dropping it gives up: all waiters are told `Abandoned`.
+#[must_use]
+pub struct Turn {
+    journal: Arc<Journal>,
+    is_over: bool,
+}
+
+impl Turn {
+    /// Writes and syncs until nobody waits, also for callers that come meanwhile. Blocks.
+    pub fn lead(mut self) {
+        self.journal.lead();
+        self.is_over = true;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.journal.abandon();
+        }
+    }
+}
