@@ -21,24 +21,28 @@ use crate::storage::Storage;
 ///
 /// 1. **Order.** First apply a change to the file's page cache, then append its record; both under one lock, so that
 ///    changes that overlap have the same order in both. Do not wait for the record under that lock.
-/// 2. **Answer.** Answer a change as stable when its waiter was told `Ok`. After a refusal or an error, sync the file
-///    instead, and follow rule 4.
-/// 3. **Settle.** To settle a file, read [`Journal::newest`], then sync the file (with its name, its label and its
+/// 2. **Truncation.** This is the other way round: append `Truncate`, wait for it, then cut the file. No other change and
+///    no settling of the file runs meanwhile. Else a crash may leave a file that is cut, and the replay of an older write
+///    makes it long again with zeros.
+/// 3. **Answer.** Answer a change as stable when its waiter was told `Ok`. After a refusal or an error, sync the file
+///    instead, and follow rule 5.
+/// 4. **Settle.** To settle a file, read [`Journal::newest`], then sync the file (with its name, its label and its
 ///    removal), then call [`Journal::settled`] with what was read. After a failed sync, settle nothing of that file.
-/// 4. **Bypass.** Before a live file's bytes, length or removal that the journal does not hold are answered as stable
-///    (COMMIT, direct I/O, a sync after a refusal), settle the file as in rule 3 and wait for [`Journal::barrier`]. Else a
-///    replay undoes them. Changes that are not answered as stable need nothing.
-/// 5. **Creation.** Before the first record of a file whose name is not on disk, append `Create`. A replay ignores a record
+/// 5. **Bypass.** Before bytes or the removal of a live file that the journal does not hold are answered as stable
+///    (COMMIT, direct I/O, a sync after a refusal), settle the file and wait for [`Journal::barrier`]. Else a replay
+///    undoes them. Do the same before a live file is cut without a record. Changes that are not answered as stable need
+///    nothing.
+/// 6. **Creation.** Before the first record of a file whose name is not on disk, append `Create`. A replay ignores a record
 ///    of a file that is neither there nor created by the journal.
-/// 6. **Removal.** To remove a live file, append `Remove` and wait for it, or follow rule 4. File ids are not used again.
-/// 7. **Fences.** Raise the fence in memory before `Fence` is appended; after that append no record of an older epoch.
-///    A replay applies the writes that it brings whatever the fence in the label says: they are older than the fence.
-/// 8. **Write-back.** From half full on, settle the files of [`Journal::oldest_unsettled`]; end each round with
+/// 7. **Removal.** To remove a live file, append `Remove` and wait for it, or follow rule 5. File ids are not used again.
+/// 8. **Fences.** Raise the fence in memory before `Fence` is appended; after that append no write of an older epoch: a
+///    replay drops it. The writes that a replay brings are applied whatever the fence in the label says.
+/// 9. **Write-back.** From half full on, settle the files of [`Journal::oldest_unsettled`]; end each round with
 ///    [`Journal::barrier`]. Room comes from notes on disk, and from nothing else.
-/// 9. **Failure.** After `Failed` the journal takes nothing more. Rule 4 cannot be kept for live files, so sync and
-///    settle all of them, then call [`Journal::void`]. Until it succeeds answer no change of a live file as stable. If it
-///    fails, the pool goes read-only: the next start replays.
-/// 10. **Start.** Apply the entries of a `Replay` in order, sync every file that they touch, then call `Replay::finish`.
+/// 10. **Failure.** After `Failed` the journal takes nothing more. Rule 5 cannot be kept for live files, so sync and
+///     settle all of them, then call [`Journal::void`]. Until it succeeds answer no change of a live file as stable. If it
+///     fails, the pool goes read-only: the next start replays.
+/// 11. **Start.** Apply the entries of a `Replay` in order, sync every file that they touch, then call `Replay::finish`.
 ///     Each change is made again as it was: a write extends, a truncation cuts, a removal of nothing succeeds.
 pub struct Journal {
     storage: Arc<dyn Storage>,

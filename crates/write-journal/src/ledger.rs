@@ -11,7 +11,7 @@ use types::FileId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsettled {
     pub file: FileId,
-    /// Its oldest record that is not settled.
+    /// No record of it before this one is unsettled.
     pub oldest: u64,
     /// Its newest record. To be settled through this, read it before the sync of the file begins.
     pub newest: u64,
