@@ -50,6 +50,8 @@ pub enum OpenError {
     NewerVersion { segment: u32, found: u32, known: u32 },
     #[error("the write journal is set up wrongly: {reason}")]
     Config { reason: &'static str },
+    #[error("the {numbers} of the write journal are used up")]
+    UsedUp { numbers: &'static str },
     #[error("cannot {operation} the write journal: {error}")]
     Io { operation: &'static str, error: io::Error },
 }

@@ -17,6 +17,9 @@ use crate::record::{self, Decoded, Kind, Record, Subject};
 use crate::segment::{Behind, Header, Records};
 use crate::storage::{SECTOR_BYTES, Storage};
 
+/// No journal comes near it; one that says so is damaged.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// To be iterated to its end, then finished.
 pub struct Replay {
     storage: Arc<dyn Storage>,
@@ -38,6 +41,8 @@ pub struct Summary {
     /// Writes that came behind a fence with an older epoch.
     pub fenced: u64,
     pub dropped: Option<Dropped>,
+    /// Segments with a header that no crash leaves. Their records, if any were needed, are lost.
+    pub damaged_headers: u64,
 }
 
 /// The end of the journal could not be read.
@@ -77,8 +82,9 @@ struct RecordPlace {
 impl Replay {
     /// Reads the journal of this instance. Blocks.
     pub fn open(storage: Arc<dyn Storage>, instance: [u8; 16]) -> Result<Replay, OpenError> {
-        let headers = headers(&*storage, &instance)?;
+        let (headers, damaged_headers) = headers(&*storage, &instance)?;
         let mut walk = Walk::default();
+        walk.summary.damaged_headers = damaged_headers;
         walk.run(&*storage, &headers)?;
         let places = walk.places_to_replay();
         let told = headers.iter().map(|header| header.first_sequence.max(header.durable)).max();
@@ -101,6 +107,9 @@ impl Replay {
     pub fn finish(self, config: Config, random: Arc<dyn Random>) -> Result<Arc<Journal>, OpenError> {
         assert!(self.places.len() == 0, "every entry is applied before the journal begins anew");
         config.check()?;
+        if self.next_sequence > SEQUENCE_MAX {
+            return Err(OpenError::UsedUp { numbers: "sequence numbers" });
+        }
         let Replay { storage, instance, live_segments, next_sequence, .. } = self;
         let present = storage.segments().map_err(OpenError::io("list"))?;
         let mut fitting = Vec::new();
@@ -110,9 +119,9 @@ impl Replay {
                 fitting.push(*segment);
             }
         }
-        let mut unused = present.iter().max().map_or(1, |last| last + 1)..;
+        let mut unused = (1..=u32::MAX).filter(|number| !present.contains(number));
         let mut make = || -> Result<u32, OpenError> {
-            let number = unused.next().ok_or(OpenError::Config { reason: "segment numbers are used up" })?;
+            let number = unused.next().ok_or(OpenError::UsedUp { numbers: "segment numbers" })?;
             storage.make(number, config.segment_bytes).map_err(OpenError::io("make a segment of"))?;
             Ok(number)
         };
@@ -127,7 +136,8 @@ impl Replay {
         // From here on no old record is replayed, so old segments may go in any order.
         let mut free: Vec<u32> = fitting.into_iter().filter(|segment| *segment != number).collect();
         free.truncate(config.segments as usize - 1);
-        for segment in present.into_iter().filter(|segment| *segment != number && !free.contains(segment)) {
+        for segment in present.iter().copied().filter(|segment| *segment != number && !free.contains(segment))
+        {
             storage.remove(segment).map_err(OpenError::io("shrink"))?;
         }
         while free.len() + 1 < config.segments as usize {
@@ -155,21 +165,25 @@ impl Iterator for Replay {
     }
 }
 
-/// Valid headers, oldest first.
-fn headers(storage: &dyn Storage, instance: &[u8; 16]) -> Result<Vec<Header>, OpenError> {
-    let mut headers = Vec::new();
+/// Valid headers, oldest first, and the number of damaged ones.
+fn headers(storage: &dyn Storage, instance: &[u8; 16]) -> Result<(Vec<Header>, u64), OpenError> {
+    let (mut headers, mut damaged) = (Vec::new(), 0);
     for segment in storage.segments().map_err(OpenError::io("list"))? {
         let segment_bytes = storage.segment_bytes(segment).map_err(OpenError::io("inspect"))?;
         if segment_bytes < SECTOR_BYTES as u64 {
+            damaged += 1;
             continue;
         }
         storage.sync(segment).map_err(OpenError::io("sync"))?;
         let mut sector = [0; SECTOR_BYTES];
         storage.read_at(segment, 0, &mut sector).map_err(OpenError::io("read"))?;
-        headers.extend(Header::decode(&sector, segment, instance)?);
+        match Header::decode(&sector, segment, instance)? {
+            Some(header) => headers.push(header),
+            None => damaged += u64::from(sector.iter().any(|byte| *byte != 0)),
+        }
     }
     headers.sort_unstable_by_key(|header| header.first_sequence);
-    Ok(headers)
+    Ok((headers, damaged))
 }
 
 #[derive(Default)]

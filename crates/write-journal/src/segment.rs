@@ -5,7 +5,7 @@
 //!  8 CRC-32C u32     16 instance [u8; 16]     40 salt u64              56 durable u64
 //! ```
 //!
-//! The header is one sector, so that a crash leaves the old one or the new one. Its magic, its checksum and its version
+//! The header is one sector, so a crash leaves the old one, zeros, or the new one. Its magic, its checksum and its version
 //! stay where they are in every later version.
 
 use crate::chain::InUse;
@@ -55,7 +55,7 @@ impl Header {
         block
     }
 
-    /// `None`: never used, or a crash tore it.
+    /// `None`: never used, or damaged.
     pub fn decode(
         sector: &[u8; SECTOR_BYTES],
         number: u32,

@@ -282,6 +282,16 @@ fn a_record_that_had_been_on_disk_and_is_damaged_is_told_from_a_torn_end() {
 }
 
 #[test]
+fn a_header_that_no_crash_leaves_is_reported() {
+    let bench = Bench::new();
+    bench.write(1, 10).unwrap();
+    assert_eq!(open(&bench.disk).summary().damaged_headers, 0);
+    bench.disk.write(Name::Segment(1), 50, &[0xff]).unwrap();
+    let replay = open(&bench.disk);
+    assert_eq!((replay.summary().records, replay.summary().damaged_headers), (0, 1));
+}
+
+#[test]
 fn a_journal_takes_other_bounds_at_a_start() {
     let bench = Bench::new();
     bench.write(1, 100).unwrap();

@@ -382,6 +382,9 @@ fn replay(
     if let Some(dropped) = replay.summary().dropped.filter(|dropped| dropped.is_damage) {
         return Err(format!("stable records are lost: {dropped:?}"));
     }
+    if replay.summary().damaged_headers > 0 {
+        return Err("a header is damaged".to_owned());
+    }
     for entry in replay.by_ref() {
         let entry = entry.map_err(|error| failed(&error))?;
         apply(disk, &entry.record()).map_err(|error| failed(&error))?;
