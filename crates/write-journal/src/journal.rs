@@ -28,10 +28,10 @@ use crate::storage::Storage;
 ///    instead, and follow rule 5.
 /// 4. **Settle.** To settle a file, read [`Journal::newest`], then sync the file (with its name, its label and its
 ///    removal), then call [`Journal::settled`] with what was read. After a failed sync, settle nothing of that file.
-/// 5. **Bypass.** Before bytes or the removal of a live file that the journal does not hold are answered as stable
-///    (COMMIT, direct I/O, a sync after a refusal), settle the file and wait for [`Journal::barrier`]. Else a replay
-///    undoes them. Do the same before a live file is cut without a record. Changes that are not answered as stable need
-///    nothing.
+/// 5. **Bypass.** Before a change of a live file that the journal does not hold is answered as stable (COMMIT, direct I/O,
+///    a hole, a clone, a removal, a sync after a refusal), settle the file and wait for [`Journal::barrier`]. Else a replay
+///    undoes the change. Do the same before a live file is cut without a record. Changes that are not answered as stable
+///    need nothing.
 /// 6. **Creation.** Before the first record of a file whose name is not on disk, append `Create`. A replay ignores a record
 ///    of a file that is neither there nor created by the journal.
 /// 7. **Removal.** To remove a live file, append `Remove` and wait for it, or follow rule 5. File ids are not used again.

@@ -16,7 +16,7 @@ pub(crate) const HEAD_BYTES: usize = 80;
 const MAGIC: u32 = 0x5242_4a46;
 const COVERED_FROM: usize = 8;
 
-/// What a pool does to a file. `birth` and `epoch` are the pool's own words.
+/// A change of a file by the pool. `birth` and `epoch` are the pool's own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     Create { file: FileId, birth: u64, epoch: u64 },

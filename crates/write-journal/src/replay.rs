@@ -27,8 +27,8 @@ pub struct Replay {
     places: std::vec::IntoIter<RecordPlace>,
     summary: Summary,
     next_sequence: u64,
-    /// Segments whose headers must stay as they are until the new journal has begun.
-    live_segments: Vec<u32>,
+    /// Segments whose headers must stay as they are until the new journal has begun, with their salts.
+    salts: HashMap<u32, u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Dropped {
     pub is_damage: bool,
 }
 
-/// A record to apply.
+/// A record to apply, with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub sequence: u64,
@@ -69,14 +69,14 @@ impl Entry {
     }
 }
 
+/// Small, for a journal of the shortest records has many.
 #[derive(Clone, Copy)]
 struct RecordPlace {
-    segment: u32,
-    salt: u64,
-    offset: u64,
-    encoded_bytes: usize,
+    file: FileId,
     sequence: u64,
-    subject: Subject,
+    segment: u32,
+    offset: u32,
+    encoded_bytes: u32,
 }
 
 impl Replay {
@@ -90,7 +90,7 @@ impl Replay {
         let told = headers.iter().map(|header| header.first_sequence.max(header.durable)).max();
         Ok(Replay {
             next_sequence: walk.expected.max(told.map_or(0, |told| told.saturating_add(1))).max(1),
-            live_segments: walk.live_segments,
+            salts: walk.salts,
             storage,
             instance,
             places: places.into_iter(),
@@ -110,7 +110,7 @@ impl Replay {
         if self.next_sequence > SEQUENCE_MAX {
             return Err(OpenError::UsedUp { numbers: "sequence numbers" });
         }
-        let Replay { storage, instance, live_segments, next_sequence, .. } = self;
+        let Replay { storage, instance, salts, next_sequence, .. } = self;
         let present = storage.segments().map_err(OpenError::io("list"))?;
         let mut fitting = Vec::new();
         for segment in &present {
@@ -125,7 +125,7 @@ impl Replay {
             storage.make(number, config.segment_bytes).map_err(OpenError::io("make a segment of"))?;
             Ok(number)
         };
-        let spare = fitting.iter().copied().find(|segment| !live_segments.contains(segment));
+        let spare = fitting.iter().copied().find(|segment| !salts.contains_key(segment));
         let number = spare.map_or_else(&mut make, Ok)?;
         let first = InUse { number, first_sequence: next_sequence, salt: random.u64() };
         let header = Header::of_empty_journal(instance, &first).encode();
@@ -147,12 +147,16 @@ impl Replay {
     }
 
     fn read(&self, place: &RecordPlace) -> Result<Entry, OpenError> {
-        let mut bytes = vec![0; place.encoded_bytes];
-        self.storage.read_at(place.segment, place.offset, &mut bytes).map_err(OpenError::io("read"))?;
-        let found = record::decode(&bytes, place.salt).filter(|found| found.subject == place.subject);
+        let mut bytes = vec![0; place.encoded_bytes as usize];
+        self.storage
+            .read_at(place.segment, place.offset.into(), &mut bytes)
+            .map_err(OpenError::io("read"))?;
+        let salt = self.salts.get(&place.segment).copied();
+        let found = salt.and_then(|salt| record::decode(&bytes, salt));
+        let found = found.filter(|found| found.stamp.sequence == place.sequence);
         let changed = || std::io::Error::other("a record changed since it was verified");
         let found = found.ok_or_else(changed).map_err(OpenError::io("read"))?;
-        Ok(Entry { sequence: place.sequence, subject: place.subject, payload: found.payload.to_vec() })
+        Ok(Entry { sequence: place.sequence, subject: found.subject, payload: found.payload.to_vec() })
     }
 }
 
@@ -194,7 +198,7 @@ struct Walk {
     noted: HashMap<FileId, u64>,
     removed: HashMap<FileId, u64>,
     fences: HashMap<FileId, u64>,
-    live_segments: Vec<u32>,
+    salts: HashMap<u32, u64>,
     summary: Summary,
 }
 
@@ -203,7 +207,7 @@ impl Walk {
         self.replay_from = headers.iter().map(|header| header.replay_from).max().unwrap_or(0);
         let start = headers.iter().rposition(|header| header.first_sequence <= self.replay_from);
         let chain = &headers[start.unwrap_or(0)..];
-        self.live_segments = chain.iter().map(|header| header.number).collect();
+        self.salts = chain.iter().map(|header| (header.number, header.salt)).collect();
         self.expected = chain.first().map_or(0, |first| first.first_sequence.min(self.replay_from));
         for (index, header) in chain.iter().enumerate() {
             let told = chain[index..].iter().map(|header| header.durable).max().unwrap_or(0);
@@ -222,7 +226,9 @@ impl Walk {
 
     fn walk_segment(&mut self, storage: &dyn Storage, header: &Header) -> Result<Behind, OpenError> {
         let segment_bytes = storage.segment_bytes(header.number).map_err(OpenError::io("inspect"))?;
-        let mut bytes = vec![0; usize::try_from(segment_bytes).expect("memory addresses 64 bits")];
+        // No longer one is ever made (`Config`); of one that is, records behind this are not found.
+        let segment_bytes = segment_bytes.min(u64::from(u32::MAX));
+        let mut bytes = vec![0; segment_bytes as usize];
         storage.read_at(header.number, 0, &mut bytes).map_err(OpenError::io("read"))?;
         let mut records = Records::new(&bytes, header);
         for (offset, found) in records.by_ref() {
@@ -232,7 +238,7 @@ impl Walk {
         Ok(records.behind())
     }
 
-    fn learn(&mut self, header: &Header, offset: u64, found: &Decoded<'_>) {
+    fn learn(&mut self, header: &Header, offset: u32, found: &Decoded<'_>) {
         let Decoded { stamp, subject, encoded_bytes, .. } = *found;
         self.replay_from = self.replay_from.max(stamp.replay_from);
         let file = subject.file;
@@ -257,12 +263,11 @@ impl Walk {
             Kind::Create | Kind::Write | Kind::Truncate => {}
         }
         self.places.push(RecordPlace {
-            segment: header.number,
-            salt: header.salt,
-            offset,
-            encoded_bytes,
+            file,
             sequence: stamp.sequence,
-            subject,
+            segment: header.number,
+            offset,
+            encoded_bytes: encoded_bytes as u32,
         });
     }
 
@@ -275,7 +280,7 @@ impl Walk {
     fn places_to_replay(&mut self) -> Vec<RecordPlace> {
         let Walk { replay_from, noted, removed, places, summary, .. } = self;
         places.retain(|place| {
-            let file = place.subject.file;
+            let file = place.file;
             if place.sequence < *replay_from
                 || noted.get(&file).is_some_and(|through| place.sequence <= *through)
             {

@@ -92,7 +92,7 @@ pub(crate) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// `bytes`: the whole segment.
+    /// `bytes`: the whole segment, shorter than 4 GiB.
     pub fn new(bytes: &'a [u8], header: &Header) -> Records<'a> {
         Records { bytes, salt: header.salt, expected: header.first_sequence, offset: DATA_START as usize }
     }
@@ -129,9 +129,9 @@ pub(crate) struct Behind {
 
 impl<'a> Iterator for Records<'a> {
     /// With the offset in the segment.
-    type Item = (u64, Decoded<'a>);
+    type Item = (u32, Decoded<'a>);
 
-    fn next(&mut self) -> Option<(u64, Decoded<'a>)> {
+    fn next(&mut self) -> Option<(u32, Decoded<'a>)> {
         let offset = self.offset;
         let found = record::decode(self.bytes.get(offset..)?, self.salt)?;
         if found.stamp.sequence != self.expected {
@@ -139,6 +139,6 @@ impl<'a> Iterator for Records<'a> {
         }
         self.expected = self.expected.checked_add(1)?;
         self.offset += found.encoded_bytes;
-        Some((offset as u64, found))
+        Some((offset as u32, found))
     }
 }

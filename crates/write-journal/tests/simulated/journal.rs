@@ -1,4 +1,4 @@
-//! What the journal does by itself: batches, bounds, room, failures, and what a replay brings.
+//! The journal by itself: batches, bounds, room, failures, and what a replay brings.
 
 use std::sync::Arc;
 
