@@ -153,6 +153,24 @@ fn a_full_journal_refuses_and_a_note_on_disk_makes_room() {
 }
 
 #[test]
+fn a_segment_is_not_used_again_before_its_end_is_on_disk() {
+    let bench = Bench::new();
+    for file in [1, 1, 1, 1, 1, 1, 2] {
+        bench.write(file, 600).unwrap();
+    }
+    bench.journal.settled(FileId(1), 6);
+    let bytes = [4; 600];
+    let record = Record::Write { file: FileId(2), birth: 0, epoch: 0, offset: 0, bytes: &bytes };
+    let (_, turn) = bench.append(&record).unwrap();
+    for _ in 0..4 {
+        assert!(bench.append(&record).unwrap().1.is_none());
+    }
+    assert!(matches!(bench.append(&record), Err(JournalError::Full)));
+    turn.unwrap().lead();
+    assert!(bench.append(&record).is_ok());
+}
+
+#[test]
 fn the_oldest_files_are_named_first() {
     let bench = Bench::new();
     for file in [5, 3, 4, 5] {
@@ -279,6 +297,24 @@ fn a_record_that_had_been_on_disk_and_is_damaged_is_told_from_a_torn_end() {
     bench.disk.write(Name::Segment(1), 4096 + 20, &[0xff]).unwrap();
     let torn = Dropped { from_sequence: 1, records: 1, is_damage: false };
     assert_eq!(open(&bench.disk).summary().dropped, Some(torn));
+}
+
+#[test]
+fn records_behind_a_torn_end_of_the_segment_before_are_dropped() {
+    let bench = Bench::new();
+    for _ in 0..5 {
+        bench.write(1, 600).unwrap();
+    }
+    let bytes = [4; 600];
+    let record = Record::Write { file: FileId(2), birth: 0, epoch: 0, offset: 0, bytes: &bytes };
+    let (_, turn) = bench.append(&record).unwrap();
+    bench.append(&record).unwrap();
+    turn.unwrap().lead();
+    assert_eq!(replayed(&bench.disk).len(), 7);
+    bench.disk.write(Name::Segment(1), 4096 + 5 * 680 + 20, &[0xff]).unwrap();
+    let torn = Dropped { from_sequence: 6, records: 0, is_damage: false };
+    assert_eq!(open(&bench.disk).summary().dropped, Some(torn));
+    assert_eq!(replayed(&bench.disk).len(), 5);
 }
 
 #[test]

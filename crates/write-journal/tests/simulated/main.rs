@@ -94,12 +94,15 @@ fn simulate(steps: &[Step], seed: u64, fault: Fault) -> Result<(), String> {
     let mut dice = Dice::seeded(seed ^ 1);
     let mut slots = Slots { files: [None; SLOTS], next_file: 0, next_value: 0 };
     for step in steps {
-        let cuts_power = match step {
+        let crash = match step {
             Step::Crash { cuts_power } => Some(*cuts_power),
-            step => perform(&mut pool, &mut slots, step).is_err().then_some(true),
+            step => {
+                let has_stopped = perform(&mut pool, &mut slots, step).is_err() || pool.disk.is_down();
+                has_stopped.then(|| dice.up_to(2) > 0)
+            }
         };
-        if cuts_power.is_some() || pool.disk.is_down() {
-            pool.recover(cuts_power.unwrap_or(true), &mut dice)?;
+        if let Some(cuts_power) = crash {
+            pool.recover(cuts_power, &mut dice)?;
             for slot in &mut slots.files {
                 *slot = slot.filter(|file| pool.exists(*file));
             }
