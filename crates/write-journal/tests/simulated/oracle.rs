@@ -126,6 +126,12 @@ impl Oracle {
         self.files.get_mut(&file).expect("it was changed").changes[number].1 = true;
     }
 
+    /// The last change did not come about.
+    pub fn withdraw(&mut self, file: u64, number: usize) {
+        let changes = &mut self.files.get_mut(&file).expect("it was changed").changes;
+        changes.truncate(number);
+    }
+
     /// The number of all changes so far, for `all_stable`.
     pub fn count(&self, file: u64) -> usize {
         self.files.get(&file).map_or(0, |history| history.changes.len())

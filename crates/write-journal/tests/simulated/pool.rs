@@ -91,6 +91,8 @@ pub struct ModelPool {
     random: Arc<dyn Random>,
     /// The journal failed and its records may not be void: no change of a live file is answered.
     is_read_only: bool,
+    /// A truncation whose record was appended and that the page cache does not have.
+    uncut: Option<(u64, usize)>,
 }
 
 impl ModelPool {
@@ -102,7 +104,7 @@ impl ModelPool {
         let random: Arc<dyn Random> = Arc::new(Salts::Seeded(Mutex::new(Dice::seeded(seed))));
         let oracle = Arc::default();
         let journal = replay(&disk, fault, &random, &mut BTreeSet::new()).expect("an empty disk works");
-        ModelPool { disk, oracle, journal, turn: None, fault, random, is_read_only: false }
+        ModelPool { disk, oracle, journal, turn: None, fault, random, is_read_only: false, uncut: None }
     }
 
     pub fn exists(&self, file: u64) -> bool {
@@ -180,6 +182,7 @@ impl ModelPool {
         }
         let (told, waiter) = told();
         let change = self.oracle.lock().changed(file, FileChange::Truncate(size));
+        self.uncut = Some((file, change));
         let is_appended = self.append(&record, waiter).is_ok();
         self.lead();
         let is_journaled = is_appended && *told.lock();
@@ -189,6 +192,7 @@ impl ModelPool {
                 return Err(io::Error::other("the pool stops"));
             }
         }
+        self.uncut = None;
         self.disk.resize(Name::Replica(file), size)?;
         if is_journaled {
             self.oracle.lock().stable(file, change);
@@ -353,6 +357,11 @@ impl ModelPool {
         self.disk.restart();
         self.is_read_only = false;
         let mut oracle = self.oracle.lock();
+        if let Some((file, change)) =
+            self.uncut.take().filter(|(file, _)| !was_cut && !touched.contains(file))
+        {
+            oracle.withdraw(file, change);
+        }
         for file in oracle.files() {
             let fence = fence_of(&self.disk, file);
             // The page cache of a file may still hold bytes that are not on disk.
