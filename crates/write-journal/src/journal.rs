@@ -250,7 +250,8 @@ impl Journal {
         {
             let mut state = self.state.lock();
             state.is_led = false;
-            if std::mem::take(&mut state.is_writing) {
+            let was_voiding = std::mem::take(&mut state.is_voiding);
+            if std::mem::take(&mut state.is_writing) || was_voiding {
                 let error = std::io::Error::other("the writing thread panicked");
                 let failure = JournalError::failed("write records", error);
                 let waiters = state.fail(failure.clone());

@@ -9,7 +9,7 @@ use crate::chain::{Chain, InUse, Need, Room};
 use crate::config::Config;
 use crate::error::JournalError;
 use crate::ledger::Ledger;
-use crate::record::{self, Kind, Record, Stamp, Subject, encoded_bytes};
+use crate::record::{self, Record, Stamp, Subject, encoded_bytes};
 use crate::segment::Header;
 
 pub(crate) struct State {
@@ -52,10 +52,7 @@ impl State {
         }
         let subject = record.subject();
         let (sequence, segment) = self.put(&subject, payload, Need::Record)?;
-        match subject.kind {
-            Kind::Remove => self.ledger.supersede(subject.file, sequence, segment.first_sequence),
-            _ => self.ledger.add(subject.file, sequence, segment.first_sequence),
-        }
+        self.ledger.add(subject.file, sequence, segment.first_sequence);
         Ok(sequence)
     }
 

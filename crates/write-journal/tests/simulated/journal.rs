@@ -317,6 +317,23 @@ fn records_behind_a_torn_end_of_the_segment_before_are_dropped() {
     assert_eq!(replayed(&bench.disk).len(), 5);
 }
 
+/// The header of the second segment says where a replay begins, and reaches the disk without the removal before it.
+#[test]
+fn a_removal_that_was_torn_hides_no_record_of_its_file() {
+    let bench = Bench::new();
+    for _ in 0..5 {
+        bench.write(1, 600).unwrap();
+    }
+    let (_, turn) = bench.append(&Record::Remove { file: FileId(1) }).unwrap();
+    let bytes = [4; 600];
+    let record = Record::Write { file: FileId(2), birth: 0, epoch: 0, offset: 0, bytes: &bytes };
+    bench.append(&record).unwrap();
+    turn.unwrap().lead();
+    assert_eq!(replayed(&bench.disk), [(1, 6), (2, 7)]);
+    bench.disk.write(Name::Segment(1), 4096 + 5 * 680 + 20, &[0xff]).unwrap();
+    assert_eq!(replayed(&bench.disk), [(1, 1), (1, 2), (1, 3), (1, 4), (1, 5)]);
+}
+
 #[test]
 fn a_header_that_no_crash_leaves_is_reported() {
     let bench = Bench::new();
