@@ -81,7 +81,8 @@ pub const OF_FEATURES: &[(&str, &str)] = &[("forebay", "testkit")];
 pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
 
 /// Crates that know no protocol, and the protocol crates that they therefore must not import although these stand below.
-const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "files", "io-engine", "write-journal", "pool", "namespace"];
+const WITHOUT_PROTOCOL: &[&str] =
+    &["api", "file-state", "files", "io-engine", "write-journal", "pool", "namespace"];
 const PROTOCOL: &[&str] =
     &["xdr", "xdr-derive", "oncrpc", "nfs4", "nfs4-state", "http-wire", "http-server", "http-client"];
 
