@@ -19,10 +19,11 @@ pub use ranges::*;
 
 /// A pool with a place of its own, which is gone when this is dropped.
 pub trait PoolUnderTest {
-    /// Replicas are files that it lends for sending.
-    const LENDS_FILES: bool = true;
-
     fn start() -> Self;
+    /// Replicas are files that it lends for sending.
+    fn lends_files(&self) -> bool {
+        true
+    }
     fn pool(&self) -> Arc<dyn Pool>;
     /// Ends the pool as a shutdown does and starts another on what it left.
     fn restart(&mut self);
@@ -293,14 +294,14 @@ fn sent_by(range: &Arc<dyn LocalRange>) -> Vec<u8> {
     data
 }
 
-pub async fn a_local_range_reads_what_was_written<P: PoolUnderTest>(subject: P) {
+pub async fn a_local_range_reads_what_was_written(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let (one, other) = (writer(&pool, 7).await, reader(&pool, 7).await);
     assert!(lent(&other, 0).is_none(), "there is no byte to send yet");
     write(&one, 0, b"0123456789").await.expect("there is space");
     let before = pool.status();
     let range = lent(&other, 4);
-    assert_eq!(range.is_some(), P::LENDS_FILES);
+    assert_eq!(range.is_some(), subject.lends_files());
     let Some(range) = range else { return };
     assert_eq!(sent_by(&range), b"456789");
     // A write that came after it was lent is seen; so it is with two reads.
@@ -312,11 +313,11 @@ pub async fn a_local_range_reads_what_was_written<P: PoolUnderTest>(subject: P) 
 }
 
 /// Though nobody holds the replica, it is removed, and far more files are in use than may be open.
-pub async fn a_local_range_stays_open_while_it_is_held<P: PoolUnderTest>(subject: P) {
+pub async fn a_local_range_stays_open_while_it_is_held(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     write(&writer(&pool, 7).await, 0, b"lent").await.expect("there is space");
     let Some(range) = lent(&reader(&pool, 7).await, 0) else {
-        assert!(!P::LENDS_FILES);
+        assert!(!subject.lends_files());
         return;
     };
     for round in 0..2 {
@@ -347,16 +348,16 @@ pub async fn a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on
     assert!(matches!(refused, Err(PoolError::Fenced)));
 }
 
-pub async fn a_fence_gives_no_more_local_ranges<P: PoolUnderTest>(subject: P) {
+pub async fn a_fence_gives_no_more_local_ranges(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let old = writer(&pool, 7).await;
     write(&old, 0, b"data").await.expect("there is space");
-    assert_eq!(lent(&old, 0).is_some(), P::LENDS_FILES);
+    assert_eq!(lent(&old, 0).is_some(), subject.lends_files());
     pool.fence(&[(FileId(7), Epoch(1))], ANSWER_TIME).await.sole().expect("it can be fenced");
     assert!(lent(&old, 0).is_none());
     assert!(matches!(old.read_at(0, 1).await, Err(PoolError::Fenced)), "which says why");
     let new = open_at(&pool, 7, TicketMode::Read, 1).await;
-    assert_eq!(lent(&new, 0).is_some(), P::LENDS_FILES);
+    assert_eq!(lent(&new, 0).is_some(), subject.lends_files());
 }
 
 pub async fn a_fence_stops_older_tickets_and_open_handles(subject: impl PoolUnderTest) {

@@ -38,6 +38,7 @@ fn open(dir: &Path) -> Arc<LocalPool> {
         open_files_max: 64,
         queue_len_max: 1024,
         threads: 2,
+        io: pool::IoPolicy::default(),
         random: Arc::new(Numbers),
     };
     LocalPool::open(config).unwrap()
@@ -52,7 +53,9 @@ struct Channelled {
 }
 
 impl PoolUnderTest for Channelled {
-    const LENDS_FILES: bool = false;
+    fn lends_files(&self) -> bool {
+        false
+    }
 
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,9 @@ const OWN: Birth = Birth(1_700_000_000);
 struct Memory(MemoryPool);
 
 impl PoolUnderTest for Memory {
-    const LENDS_FILES: bool = false;
+    fn lends_files(&self) -> bool {
+        false
+    }
 
     fn start() -> Self {
         Memory(MemoryPool::new(POOL))
@@ -39,7 +41,9 @@ impl PoolUnderTest for Memory {
 struct Faultless(Arc<Faulty<MemoryPool>>);
 
 impl PoolUnderTest for Faultless {
-    const LENDS_FILES: bool = false;
+    fn lends_files(&self) -> bool {
+        false
+    }
 
     fn start() -> Self {
         Faultless(Arc::new(Faulty::new(MemoryPool::new(POOL))))

@@ -66,6 +66,7 @@ pub struct Pools {
     pub open_files_max: Option<u32>,
     pub threads: u32,
     pub queue_len_max: u32,
+    pub io: pool::IoPolicy,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -231,6 +232,7 @@ impl Default for Pools {
             open_files_max: None,
             threads: 0,
             queue_len_max: 4_096,
+            io: pool::IoPolicy::Auto,
         }
     }
 }

@@ -53,6 +53,7 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
             open_files_max: config.pools.open_files_max.map_or(open_files_share, |files| files as usize),
             queue_len_max: config.pools.queue_len_max as usize,
             threads: config.pools.threads as usize,
+            io: config.pools.io,
             random: Arc::clone(&random),
         })?);
     }

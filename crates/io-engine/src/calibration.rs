@@ -66,7 +66,7 @@ pub enum Stopped {
     Busy,
     /// 1 % of the free space is too little for the files.
     NoSpace,
-    /// The device is so slow that the time was not enough for a median.
+    /// The device is so slow that the time was not enough for a result.
     OutOfTime,
     /// The pool's files are in memory: there is no device.
     InMemory,

@@ -12,6 +12,7 @@ use futures_channel::oneshot;
 use types::PoolId;
 
 use crate::buffer::Buffers;
+use crate::data_path::DataPath;
 use crate::queue::{Job, Queue, Refused};
 use crate::read::Reader;
 
@@ -85,10 +86,11 @@ pub struct Engine {
     sync: Arc<Queue>,
     /// Shared with reads that load their file first.
     reader: Arc<Reader>,
+    path: Arc<DataPath>,
 }
 
 impl Engine {
-    pub fn start(config: EngineConfig) -> Engine {
+    pub fn start(config: EngineConfig, path: DataPath) -> Engine {
         let queue = |name: &str, threads| {
             Queue::new(format!("{}-{name}", config.pool), threads, config.queue_len_max)
         };
@@ -97,7 +99,13 @@ impl Engine {
             data: queue("data", config.data_threads),
             sync: queue("sync", config.sync_threads),
             reader: Arc::new(Reader::new(Buffers::new(config.buffer_bytes_max))),
+            path: Arc::new(path),
         }
+    }
+
+    /// The way of a write's bytes, for files that the engine asks to write.
+    pub fn path(&self) -> &DataPath {
+        &self.path
     }
 
     /// Runs `job` in a thread. A full queue is told at once as `Busy`, a stopped engine as `Offline`.
@@ -172,13 +180,9 @@ mod tests {
 
     fn engine(queue_len_max: usize) -> Engine {
         let pool = PoolId(4);
-        Engine::start(EngineConfig {
-            pool,
-            data_threads: 1,
-            sync_threads: 1,
-            queue_len_max,
-            buffer_bytes_max: 0,
-        })
+        let config =
+            EngineConfig { pool, data_threads: 1, sync_threads: 1, queue_len_max, buffer_bytes_max: 0 };
+        Engine::start(config, DataPath::buffered())
     }
 
     fn poll<T: Unpin>(handle: &mut IoHandle<T>) -> Poll<Result<T, PoolError>> {

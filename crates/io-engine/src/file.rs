@@ -6,8 +6,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use api::{PoolError, ReadData, Verifier};
+use api::{PoolError, ReadData, Stability, Verifier};
 
+use crate::file_io::FileIo;
 use crate::sync::SyncGate;
 
 pub trait Readable: Clone + Send + 'static {
@@ -28,6 +29,9 @@ pub trait Readable: Clone + Send + 'static {
     /// The file that `open` has given: it stays open while a clone of `self` lives.
     fn opened(&self) -> BorrowedFd<'_>;
 
+    /// Asked of a loaded file.
+    fn io(&self) -> &FileIo;
+
     /// Turns the bytes that were read from `offset` on into the answer.
     fn judge(&self, read: ReadData, offset: u64, known: Self::KnownBefore) -> Result<ReadData, PoolError>;
 }
@@ -43,6 +47,7 @@ pub trait Syncable: Clone + Send + 'static {
 }
 
 pub trait Writable: Syncable {
-    /// Writes all of the bytes into the page cache. Blocks.
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), PoolError>;
+    /// Writes all of the bytes, by the engine's [`DataPath`](crate::DataPath) or into the page cache. The engine syncs what has
+    /// to be stable. Blocks.
+    fn write(&self, offset: u64, data: &[u8], stability: Stability) -> Result<(), PoolError>;
 }

@@ -105,6 +105,20 @@ impl Reader {
 }
 
 impl Unfinished {
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes; at least one, at most `READ_BYTES_MAX`.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Of the file when it was looked at.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Waits for the disk.
     pub fn finish(mut self, file: BorrowedFd<'_>) -> Result<ReadData, Errno> {
         while self.buffer.bytes.len() < self.wanted {

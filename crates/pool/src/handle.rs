@@ -13,7 +13,7 @@ use api::{
     WriteThrough,
 };
 use bytes::{Bytes, BytesMut};
-use io_engine::{Readable, SyncGate, Syncable, Work, Writable};
+use io_engine::{FileIo, Readable, SyncGate, Syncable, Work, Writable};
 use types::ByteRange;
 
 #[derive(Clone)]
@@ -37,6 +37,7 @@ impl OpenReplica for Handle {
         }
         self.shared.counters.reads.add(1);
         self.shared.counters.read_bytes.add(u64::from(length));
+        self.shared.engine.path().note_hot(self.replica.io(), offset, u64::from(length));
         true
     }
 
@@ -94,6 +95,9 @@ impl OpenReplica for Handle {
     fn local_range(&self, range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         self.check().ok()?;
         let file = self.replica.file().descriptors().lend()?;
+        if !self.shared.engine.path().suits_page_cache(file.as_fd(), self.replica.io(), range) {
+            return None;
+        }
         // The caller that sends from it cannot tell lost bytes from a hole.
         self.replica.file().check_whole(&self.shared).ok()?;
         Some(Arc::new(LentRange { shared: Arc::clone(&self.shared), file, offset: range.offset() }))
@@ -123,6 +127,7 @@ impl LocalRange for LentRange {
     fn sent(&self, bytes: u64) {
         self.shared.counters.reads.add(1);
         self.shared.counters.read_bytes.add(bytes);
+        self.shared.engine.path().note_sent(bytes);
     }
 }
 
@@ -181,6 +186,10 @@ impl Readable for Handle {
         self.replica.file().open().expect("a read was started on it, and it is never closed")
     }
 
+    fn io(&self) -> &FileIo {
+        self.replica.io()
+    }
+
     /// `known` from before the read: a file that ends sooner has lost something.
     fn judge(&self, read: ReadData, offset: u64, known: KnownLength) -> Result<ReadData, PoolError> {
         let bytes = read.data.len() as u64;
@@ -207,7 +216,7 @@ impl Syncable for Handle {
 }
 
 impl Writable for Handle {
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), PoolError> {
-        self.replica.write(&self.shared, self.claim, offset, data)
+    fn write(&self, offset: u64, data: &[u8], stability: Stability) -> Result<(), PoolError> {
+        self.replica.write(&self.shared, self.claim, offset, data, stability)
     }
 }

@@ -4,6 +4,7 @@
 //! <dir>/pool.json            identity: version, instance, pool
 //! <dir>/lock                 held while a process has the pool
 //! <dir>/timeline.json        how far the namespace has come; written and read by the head alone
+//! <dir>/calibration.json     costs of the modes of I/O on this disk; measured anew when it is missing or void
 //! <dir>/index.db             which replicas there are; rebuilt from the files when it is missing or not clean
 //! <dir>/index.clean          there while the pool is closed and its index is as the files
 //! <dir>/descriptions.db      what files were called and whose they were when the pool was last told; nowhere else but
@@ -15,6 +16,7 @@
 //! removed replica does not come back; an older epoch never writes. The files are the truth, the index follows them.
 
 mod adopt;
+mod calibrating;
 mod counters;
 mod database;
 mod descriptions;
@@ -23,11 +25,13 @@ mod error;
 mod handle;
 mod identity;
 mod index;
+mod io;
 mod journal;
 mod label;
 mod layout;
 mod local;
 mod parts;
+mod pressure;
 mod removed;
 mod replica;
 mod replicas;
@@ -41,5 +45,8 @@ pub use adopt::{AdoptError, Adoption};
 pub use descriptions::{KeptDescriptions, fences};
 pub use error::OpenError;
 pub use identity::Identity;
+pub use io::{DecisionCount, IoReport, IoSizes};
+pub use io_engine::calibration::{Cancel, Stopped};
+pub use io_engine::mode::{Crossover, Kind as IoKind, Policy as IoPolicy};
 pub use local::{Config, LocalPool};
 pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, accept_length, expect_length, look, scan};

@@ -8,20 +8,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::{
     Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, Presence, ReplicaFacts, Ticket,
     TicketMode, Verifier,
 };
 use async_trait::async_trait;
-use io_engine::{Engine, EngineConfig, Work};
+use io_engine::capabilities::Capabilities;
+use io_engine::mode::Policy;
+use io_engine::{DataPath, Engine, EngineConfig, Work};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, XattrFlags, flock, fsetxattr};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use types::{Epoch, FileId, PoolId, Random};
 
+use crate::calibrating::Calibrating;
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
 use crate::disk_error::is_of_the_disk;
@@ -31,6 +34,7 @@ use crate::identity::{self, Identity};
 use crate::index::Index;
 use crate::journal;
 use crate::parts::PoolParts;
+use crate::pressure::Pressure;
 use crate::removed::Removed;
 use crate::replica::{Claim, Replica};
 use crate::replicas::{Replicas, Settling};
@@ -53,12 +57,16 @@ pub struct Config {
     pub queue_len_max: usize,
     /// Threads for data; 0: as the machine has cores.
     pub threads: usize,
+    /// The rule that chooses between buffered, uncached and direct I/O.
+    pub io: Policy,
     pub random: Arc<dyn Random>,
 }
 
 /// They wait together for the journal, so more of them make fewer commits.
 const SYNC_THREADS: usize = 16;
 const BUFFER_BYTES_MAX: usize = 64 << 20;
+/// One in so many open replicas may have a second descriptor, for direct I/O.
+const DIRECT_SHARE: usize = 4;
 const REMOVED_LEN_MAX: usize = 64 << 10;
 /// Each try has waited for a few files to be synced; others may have taken the room that made.
 const ROOM_TRIES_MAX: usize = 16;
@@ -105,13 +113,9 @@ impl LocalPool {
         space.refresh(store.root());
         let counters = Counters::default();
         counters.replicas.set(index.count()?);
-        let engine = Engine::start(EngineConfig {
-            pool: config.id,
-            data_threads: if config.threads == 0 { io_engine::default_threads() } else { config.threads },
-            sync_threads: SYNC_THREADS,
-            queue_len_max: config.queue_len_max.max(1),
-            buffer_bytes_max: BUFFER_BYTES_MAX,
-        });
+        let open_files_max = within_process_limit(config.id, config.open_files_max);
+        let engine = start_engine(&config, &store, open_files_max);
+        let pressure = Pressure::new(store.root());
         let mut verifier = Verifier([0; 8]);
         config.random.fill(&mut verifier.0);
         let removed = Removed::new(REMOVED_LEN_MAX);
@@ -124,6 +128,8 @@ impl LocalPool {
         let shared = Arc::new(PoolParts {
             store,
             engine,
+            calibrating: Arc::new(Calibrating::new(dir.to_owned())),
+            pressure,
             index,
             descriptions,
             space,
@@ -133,7 +139,7 @@ impl LocalPool {
             verifier,
             closed,
         });
-        let open_files_max = within_process_limit(config.id, config.open_files_max);
+        shared.calibrating.load(&shared);
         let replicas = Replicas::new(Arc::clone(&shared), open_files_max);
         let upkeep = Arc::new(Upkeep::default());
         let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
@@ -146,6 +152,10 @@ impl LocalPool {
             is_rebuilt: !clean,
             lock: Mutex::new(Some(lock)),
         }))
+    }
+
+    pub(crate) fn parts(&self) -> &PoolParts {
+        &self.shared
     }
 
     pub fn dir(&self) -> &Path {
@@ -215,6 +225,7 @@ impl LocalPool {
             return false;
         }
         self.shared.engine.stop();
+        self.shared.calibrating.stop();
         self.upkeep.stop();
         if let Some(thread) = self.upkeep_thread.lock().take()
             && thread.join().is_err()
@@ -479,6 +490,24 @@ fn list_files(shared: &PoolParts, mut after: FileId, limit: usize) -> Result<Vec
     }
 }
 
+fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {
+    // A disk that takes no writes cannot be tried, and needs no other way to be read.
+    let capabilities = Capabilities::probe(store.root()).unwrap_or_else(|errno| {
+        tracing::debug!(pool = %config.id, %errno, "ways to the disk cannot be tried, I/O is buffered");
+        Capabilities::NONE
+    });
+    tracing::debug!(pool = %config.id, ?capabilities, policy = %config.io, "ways to the disk");
+    let path = DataPath::new(config.io, capabilities, open_files_max / DIRECT_SHARE);
+    let config = EngineConfig {
+        pool: config.id,
+        data_threads: if config.threads == 0 { io_engine::default_threads() } else { config.threads },
+        sync_threads: SYNC_THREADS,
+        queue_len_max: config.queue_len_max.max(1),
+        buffer_bytes_max: BUFFER_BYTES_MAX,
+    };
+    Engine::start(config, path)
+}
+
 /// Half of what the process may open: the clients' connections need theirs, and a pool that runs into the process's limit
 /// can only say that it is busy.
 fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
@@ -604,7 +633,7 @@ impl Upkeep {
         std::thread::Builder::new().name(name).spawn(move || upkeep.run(&shared))
     }
 
-    fn run(&self, shared: &PoolParts) {
+    fn run(&self, shared: &Arc<PoolParts>) {
         let mut failing = false;
         loop {
             let mut stopping = self.stopping.lock();
@@ -618,6 +647,8 @@ impl Upkeep {
             drop(stopping);
             shared.space.refresh(shared.store.root());
             shared.writability.look(shared.id(), &shared.store);
+            shared.pressure.look(shared.engine.path(), Instant::now());
+            shared.calibrating.look(shared);
             let flushed = shared.index.flush(&shared.store);
             // Once for each time that it starts, not for each second that it lasts.
             if let (Err(reason), false) = (&flushed, failing) {

@@ -1,5 +1,6 @@
 //! The parts of a pool that its replicas share: files, threads, index, counters.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::{PoolError, Verifier};
@@ -7,9 +8,11 @@ use io_engine::Engine;
 use rustix::io::Errno;
 use types::PoolId;
 
+use crate::calibrating::Calibrating;
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
 use crate::index::Index;
+use crate::pressure::Pressure;
 use crate::removed::Removed;
 use crate::space::Space;
 use crate::store::{Extent, Store};
@@ -18,6 +21,8 @@ use crate::writability::Writability;
 pub struct PoolParts {
     pub store: Store,
     pub engine: Engine,
+    pub calibrating: Arc<Calibrating>,
+    pub pressure: Pressure,
     pub index: Index,
     pub descriptions: Descriptions,
     pub space: Space,

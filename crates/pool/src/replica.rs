@@ -18,8 +18,10 @@ mod ranges;
 mod record;
 mod unsynced;
 
-use api::{Birth, PoolError, ReplicaFacts};
-use io_engine::write;
+use std::os::fd::BorrowedFd;
+
+use api::{Birth, PoolError, ReplicaFacts, Stability};
+use io_engine::{FileIo, WriteFailure, write};
 use parking_lot::RwLock;
 use types::{Epoch, FileId};
 
@@ -34,13 +36,19 @@ use self::unsynced::Unsynced;
 pub struct Replica {
     file: ReplicaFile,
     unsynced: Unsynced,
+    io: FileIo,
     /// Shared by writes; taken alone by truncation, removal and fencing. Before the locks of `file` and `unsynced`.
     ordering: RwLock<()>,
 }
 
 impl Replica {
     pub fn new(file: FileId) -> Replica {
-        Replica { file: ReplicaFile::new(file), unsynced: Unsynced::default(), ordering: RwLock::new(()) }
+        Replica {
+            file: ReplicaFile::new(file),
+            unsynced: Unsynced::default(),
+            io: FileIo::default(),
+            ordering: RwLock::new(()),
+        }
     }
 
     pub fn id(&self) -> FileId {
@@ -53,6 +61,10 @@ impl Replica {
 
     pub fn unsynced(&self) -> &Unsynced {
         &self.unsynced
+    }
+
+    pub fn io(&self) -> &FileIo {
+        &self.io
     }
 
     /// Nothing would be lost with this object that is not on disk, and its file would be closed.
@@ -82,18 +94,34 @@ impl Replica {
         self.file.create(shared).map(drop)
     }
 
-    pub fn write(&self, shared: &PoolParts, claim: Claim, offset: u64, data: &[u8]) -> Result<(), PoolError> {
+    pub fn write(
+        &self,
+        shared: &PoolParts,
+        claim: Claim,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<(), PoolError> {
         let _ordering = self.ordering.read();
         let end = offset.saturating_add(data.len() as u64);
         let extent = self.admit_write(shared, claim, offset, end)?;
         shared.admit_bytes(extent, offset, end)?;
-        let failed = |errno| shared.write_failure("write data", errno);
         let file = self.file.create(shared)?;
-        let written = write::write_all(file, data, offset);
+        let is_stable = stability != Stability::Unstable;
+        let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, is_stable);
         self.note_change(shared);
-        written.map_err(failed)?;
+        written.map_err(|failure| self.explain(shared, file, failure))?;
         shared.counters.written_bytes.add(data.len() as u64);
         Ok(())
+    }
+
+    fn explain(&self, shared: &PoolParts, file: BorrowedFd<'_>, failure: WriteFailure) -> PoolError {
+        match failure {
+            WriteFailure::Write(errno) => shared.write_failure("write data", errno),
+            // As a sync that failed: the kernel tells it once.
+            WriteFailure::WriteBack(errno) => self.file.record().faults.fail(shared, file, errno),
+            WriteFailure::Busy => PoolError::Busy(shared.id()),
+        }
     }
 
     /// Brings everything written so far, and the replica's name, to the disk.

@@ -1,4 +1,5 @@
-//! Any order of writes, truncations, removals, syncs and restarts gives what a list of byte strings gives.
+//! Any order of writes, truncations, removals, syncs and restarts gives what a list of byte strings gives, in each mode of
+//! I/O.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,19 +7,42 @@ mod pools;
 
 use std::collections::HashMap;
 
-use api::{ANSWER_TIME, Pool, PoolError, Stability};
+use api::{ANSWER_TIME, Advice, Pool, PoolError, Stability};
 use bytes::Bytes;
+use forebay_pool::{IoPolicy, LocalPool};
 use proptest::prelude::*;
-use types::FileId;
+use types::{ByteRange, FileId};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Write { file: u64, offset: u64, data: Vec<u8>, stable: bool },
-    Truncate { file: u64, size: u64 },
-    Read { file: u64, offset: u64, length: u32 },
-    Remove { file: u64 },
-    Sync { file: u64 },
-    Restart { clean: bool },
+    Write {
+        file: u64,
+        offset: u64,
+        data: Vec<u8>,
+        stable: bool,
+    },
+    Truncate {
+        file: u64,
+        size: u64,
+    },
+    Read {
+        file: u64,
+        offset: u64,
+        length: u32,
+    },
+    Remove {
+        file: u64,
+    },
+    Sync {
+        file: u64,
+    },
+    /// Drops the pages of a file that are on disk.
+    Forget {
+        file: u64,
+    },
+    Restart {
+        clean: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -26,11 +50,15 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (file.clone(), offset.clone(), prop::collection::vec(any::<u8>(), 1..300), any::<bool>())
             .prop_map(|(file, offset, data, stable)| Step::Write { file, offset, data, stable }),
+        3 => (file.clone(), offset.clone(), 4096..40_000_usize, any::<u8>(), any::<bool>()).prop_map(
+            |(file, offset, length, byte, stable)| Step::Write { file, offset, data: vec![byte; length], stable }
+        ),
         2 => (file.clone(), offset.clone()).prop_map(|(file, size)| Step::Truncate { file, size }),
         6 => (file.clone(), offset, 0..30_000_u32)
             .prop_map(|(file, offset, length)| Step::Read { file, offset, length }),
         1 => file.clone().prop_map(|file| Step::Remove { file }),
-        1 => file.prop_map(|file| Step::Sync { file }),
+        1 => file.clone().prop_map(|file| Step::Sync { file }),
+        1 => file.prop_map(|file| Step::Forget { file }),
         1 => any::<bool>().prop_map(|clean| Step::Restart { clean }),
     ]
 }
@@ -38,9 +66,10 @@ fn step() -> impl Strategy<Value = Step> {
 /// `None`: removed, for ever. No entry: never written.
 type Model = HashMap<u64, Option<Vec<u8>>>;
 
-async fn run(steps: Vec<Step>) {
+async fn run(steps: Vec<Step>, io: IoPolicy) {
     let dir = tempfile::tempdir().unwrap();
-    let mut pool = pools::open(dir.path());
+    let open = || LocalPool::open(forebay_pool::Config { io, ..pools::config(dir.path()) }).unwrap();
+    let mut pool = open();
     let mut model = Model::new();
     for step in steps {
         match step {
@@ -96,19 +125,27 @@ async fn run(steps: Vec<Step>) {
                     pools::writer(&pool, file).await.sync().await.unwrap();
                 }
             }
+            Step::Forget { file } => {
+                if model.get(&file) != Some(&None) {
+                    let replica = pools::writer(&pool, file).await;
+                    replica.sync().await.unwrap();
+                    let all = ByteRange::new(0, 1 << 20).unwrap();
+                    replica.ranges().unwrap().advise(all, Advice::DontNeed).await.unwrap();
+                }
+            }
             Step::Restart { clean } => {
                 if clean {
                     pool.close();
                 }
                 drop(pool);
-                pool = pools::open(dir.path());
+                pool = open();
             }
         }
         check(&pool, &model).await;
     }
 }
 
-async fn check(pool: &forebay_pool::LocalPool, model: &Model) {
+async fn check(pool: &LocalPool, model: &Model) {
     let mut expected: Vec<_> =
         model.iter().filter_map(|(file, content)| Some((*file, content.as_ref()?.len() as u64))).collect();
     expected.sort_unstable();
@@ -119,11 +156,13 @@ async fn check(pool: &forebay_pool::LocalPool, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_pool_is_a_list_of_byte_strings(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(steps));
+        for io in [IoPolicy::Auto, IoPolicy::Uncached, IoPolicy::Direct] {
+            runtime.block_on(run(steps.clone(), io));
+        }
     }
 }

@@ -100,6 +100,7 @@ fn open_local(id: PoolId) -> (tempfile::TempDir, Arc<LocalPool>) {
         open_files_max: 64,
         queue_len_max: 1024,
         threads: 2,
+        io: pool::IoPolicy::default(),
         random: Arc::new(Numbers),
     };
     let pool = LocalPool::open(config).unwrap();

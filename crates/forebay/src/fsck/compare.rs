@@ -509,6 +509,7 @@ mod tests {
             open_files_max: 16,
             queue_len_max: 16,
             threads: 1,
+            io: pool::IoPolicy::default(),
             random: Arc::new(SystemRandom),
         });
         let pool = pool.unwrap();

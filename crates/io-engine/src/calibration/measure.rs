@@ -1,7 +1,8 @@
 //! The measurement: which series of requests run, in which order, and when they stop.
 //!
 //! Modes take turns: all modes of one size and access run one after the other, another mode first each time, and the
-//! whole is repeated. A machine that is busy for a while thus hurts all modes alike, and medians drop it.
+//! whole is repeated. A machine that is busy for a while thus hurts all modes alike. Of each cost the lower quartile counts: other
+//! work only adds to a cost.
 //!
 //! Bounds: `DISK_BYTES_MAX` and 1 % of the free space; `TIME_MAX`, which only a series that takes longer than every one
 //! before it can exceed. One thread; a pause after each block of series; cancelled between two requests.
@@ -28,7 +29,7 @@ const SERIES_LEN_MAX: u64 = 128;
 /// Two of the largest requests.
 const WRITE_BYTES_MAX: u64 = SIZES[SIZES.len() - 1] * SERIES_LEN_MIN;
 const TURNS_MAX: u64 = 7;
-/// A median of fewer is none.
+/// Fewer tell nothing.
 const TURNS_MIN: usize = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
@@ -243,8 +244,8 @@ impl<P: Probe> Run<'_, P> {
                     if samples.len() < TURNS_MIN {
                         return Err(Stopped::OutOfTime);
                     }
-                    let wall_ns = median(samples.iter().map(|sample| sample.wall_ns));
-                    let cpu_ns = median(samples.iter().map(|sample| sample.cpu_ns));
+                    let wall_ns = lower_quartile(samples.iter().map(|sample| sample.wall_ns));
+                    let cpu_ns = lower_quartile(samples.iter().map(|sample| sample.cpu_ns));
                     costs.push(Cost { access, mode: *mode, request_bytes, wall_ns, cpu_ns });
                 }
             }
@@ -272,10 +273,10 @@ fn stopped(errno: Errno) -> Stopped {
     }
 }
 
-fn median(values: impl Iterator<Item = u64>) -> u64 {
+fn lower_quartile(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
-    values[values.len() / 2]
+    values[values.len() / 4]
 }
 
 #[cfg(test)]

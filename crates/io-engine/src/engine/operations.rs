@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use types::PoolId;
 
 use super::{Engine, Lane};
+use crate::data_path::DataPath;
 use crate::failure::pool_error;
 use crate::file::{Readable, Syncable, Writable};
 use crate::read::{Reader, Started, Unfinished};
@@ -19,23 +20,29 @@ impl Engine {
     pub fn read<R: Readable>(&self, file: &R, offset: u64, length: u32) -> IoHandle<ReadData> {
         let pool = self.pool;
         if !file.is_loaded() {
-            let (file, reader) = (file.clone(), Arc::clone(&self.reader));
+            let (file, reader, path) = (file.clone(), Arc::clone(&self.reader), Arc::clone(&self.path));
             return self.submit(Lane::Data, move || {
                 file.load()?;
                 let known = file.known();
                 match start_read(pool, &reader, &file, offset, length)? {
-                    Started::Done(read) => file.judge(read, offset, known),
-                    Started::Rest(rest) => finish_read(pool, rest, &file, offset, known),
+                    Started::Done(read) => {
+                        path.note_hot(file.io(), offset, read.data.len() as u64);
+                        file.judge(read, offset, known)
+                    }
+                    Started::Rest(rest) => finish_read(pool, &path, rest, &file, known),
                 }
             });
         }
         let known = file.known();
         match start_read(pool, &self.reader, file, offset, length) {
             Err(error) => IoHandle::ready(Err(error)),
-            Ok(Started::Done(read)) => IoHandle::ready(file.judge(read, offset, known)),
+            Ok(Started::Done(read)) => {
+                self.path.note_hot(file.io(), offset, read.data.len() as u64);
+                IoHandle::ready(file.judge(read, offset, known))
+            }
             Ok(Started::Rest(rest)) => {
-                let file = file.clone();
-                self.submit(Lane::Data, move || finish_read(pool, rest, &file, offset, known))
+                let (file, path) = (file.clone(), Arc::clone(&self.path));
+                self.submit(Lane::Data, move || finish_read(pool, &path, rest, &file, known))
             }
         }
     }
@@ -51,7 +58,7 @@ impl Engine {
         self.reader.append_resident(file, offset, length, into)
     }
 
-    /// An unstable write ends in the page cache. Any other write is answered as `FileSync` when it is on disk.
+    /// An unstable write is answered before it is synced. Any other write is answered as `FileSync` when it is on disk.
     pub fn write<W: Writable>(
         &self,
         file: W,
@@ -61,7 +68,7 @@ impl Engine {
     ) -> IoHandle<Stability> {
         if stability == Stability::Unstable {
             return self.submit(Lane::Data, move || {
-                let written = file.write(offset, &data);
+                let written = file.write(offset, &data, stability);
                 // Before the answer: the bytes may be a slice of much more, and the caller may want the file closed.
                 drop((data, file));
                 written.map(|()| Stability::Unstable)
@@ -134,7 +141,7 @@ impl Engine {
     ) -> Result<(), PoolError> {
         let pool = self.pool;
         let job = move || {
-            let written = file.write(offset, &data);
+            let written = file.write(offset, &data, Stability::FileSync);
             // Before the answer, as in `write`.
             drop(data);
             tell_written(written.clone());
@@ -164,12 +171,14 @@ fn start_read<R: Readable>(
 
 fn finish_read<R: Readable>(
     pool: PoolId,
+    path: &DataPath,
     rest: Unfinished,
     file: &R,
-    offset: u64,
     known: R::KnownBefore,
 ) -> Result<ReadData, PoolError> {
-    let read = rest.finish(file.opened()).map_err(|errno| pool_error(pool, "read data", errno))?;
+    let offset = rest.offset();
+    let read = path.read(file.opened(), file.io(), rest);
+    let read = read.map_err(|errno| pool_error(pool, "read data", errno))?;
     file.judge(read, offset, known)
 }
 

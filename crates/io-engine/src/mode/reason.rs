@@ -55,10 +55,12 @@ pub enum Reason {
     Unaligned,
     /// No mode is known to cost less than buffered at this size.
     BelowCrossover,
+    /// A door sends a stretch from the page cache by itself; it asked first.
+    Sent,
 }
 
 impl Reason {
-    pub const ALL: [Reason; 25] = [
+    pub const ALL: [Reason; 26] = [
         Reason::Pinned,
         Reason::Forced,
         Reason::DirectUnavailable,
@@ -84,6 +86,7 @@ impl Reason {
         Reason::Large,
         Reason::Unaligned,
         Reason::BelowCrossover,
+        Reason::Sent,
     ];
 
     /// Stable: metrics and recorded decisions carry it.
@@ -114,6 +117,7 @@ impl Reason {
             Reason::Large => "large",
             Reason::Unaligned => "unaligned",
             Reason::BelowCrossover => "below-crossover",
+            Reason::Sent => "sent",
         }
     }
 }

@@ -131,6 +131,26 @@ impl Thresholds {
         }
     }
 
+    /// No request below this size gets another mode than buffered, whatever its facts are. `None`: no request does.
+    pub fn bypass_bytes_min(&self) -> Option<u64> {
+        let classes = [self.write, self.read_sequential, self.read_random];
+        let small = classes.iter().map(|class| class.small_bytes).min().unwrap_or_default();
+        let by_class = classes.iter().flat_map(|class| [class.uncached_bytes_min, class.direct_bytes_min]);
+        let by_facts = [
+            self.stable_direct_bytes_min,
+            self.contended_direct_bytes_min,
+            self.tight_uncached_bytes_min,
+            self.tight_direct_bytes_min,
+        ];
+        match self.policy {
+            Policy::Buffered => None,
+            Policy::Uncached | Policy::Direct => Some(0),
+            Policy::Auto => by_class.chain(by_facts).flatten().min().map(|least| least.max(small)),
+            Policy::Paper => Some(small),
+            Policy::BeeGfs => by_class.flatten().min(),
+        }
+    }
+
     /// FAST '24: direct from 2 MiB, buffered below 32 KiB; between, direct if the file is contended, memory is tight or
     /// the bytes are used once.
     pub fn paper() -> Thresholds {

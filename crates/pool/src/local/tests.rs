@@ -23,6 +23,7 @@ pub fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
         open_files_max: 16,
         queue_len_max: 64,
         threads: 1,
+        io: Policy::default(),
         random: Arc::new(Fixed),
     };
     LocalPool::open(config).unwrap()

@@ -1,8 +1,10 @@
 //! Ranges of a replica: reserved, freed, found, copied. A change goes as a write does, under its ordering.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use api::{Advice, PoolError, RangeKind, Stretch};
+use io_engine::range_lock::RangeGuard;
 use io_engine::{range, write};
 use rustix::io::Errno;
 use types::ByteRange;
@@ -22,6 +24,7 @@ impl Replica {
         if !shared.space.admit_bytes(shared.store.root(), bytes.end() - bytes.offset()) {
             return Err(PoolError::NoSpace(shared.id()));
         }
+        let _range = self.lock(shared, bytes.offset(), bytes.length())?;
         let reserved = range::allocate(self.file.create(shared)?, bytes);
         self.note_change(shared);
         reserved.map_err(|errno| shared.write_failure("reserve space", errno))
@@ -33,6 +36,7 @@ impl Replica {
         if self.file.open().is_none() {
             return Ok(());
         }
+        let _range = self.lock(shared, bytes.offset(), bytes.length())?;
         let freed = range::deallocate(self.file.create(shared)?, bytes);
         self.note_change(shared);
         freed.map_err(|errno| shared.write_failure("free space", errno))
@@ -51,7 +55,10 @@ impl Replica {
         if length > extent.size {
             shared.admit_bytes(extent, length - 1, length)?;
         }
-        let extended = range::extend(self.file.create(shared)?, length);
+        let extended = {
+            let _range = self.lock(shared, length - 1, 1)?;
+            range::extend(self.file.create(shared)?, length)
+        };
         self.note_change(shared);
         if extended == Err(Errno::OPNOTSUPP) {
             drop(ordering);
@@ -81,6 +88,7 @@ impl Replica {
     ) -> Result<u64, PoolError> {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
+        let _range = self.lock(shared, stretch.to, stretch.length)?;
         let copied = range::copy(source.as_fd(), file, stretch);
         self.note_change(shared);
         let copied = copied.map_err(|errno| shared.write_failure("copy data", errno))?;
@@ -97,6 +105,7 @@ impl Replica {
     ) -> Result<bool, PoolError> {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
+        let _range = self.lock(shared, stretch.to, stretch.length)?;
         let cloned = range::clone(source.as_fd(), file, stretch);
         self.note_change(shared);
         cloned.map_err(|errno| shared.write_failure("share data", errno))
@@ -116,6 +125,12 @@ impl Replica {
     pub fn advise(&self, shared: &PoolParts, bytes: ByteRange, advice: Advice) -> Result<(), PoolError> {
         let Some(file) = self.file.open() else { return Ok(()) };
         range::advise(file, bytes, advice).map_err(|errno| shared.failure("take advice", errno))
+    }
+
+    /// Against writes of the same pages that run at once.
+    fn lock(&self, shared: &PoolParts, offset: u64, length: u64) -> Result<RangeGuard<'_>, PoolError> {
+        let locked = self.io().lock(offset, length, Instant::now());
+        locked.map_err(|_| PoolError::Busy(shared.id()))
     }
 
     /// The file to copy to, if there is room for what may be added to it in one go.

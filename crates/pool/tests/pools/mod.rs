@@ -36,6 +36,7 @@ pub fn config(dir: &Path) -> Config {
         open_files_max: 64,
         queue_len_max: 1024,
         threads: 2,
+        io: forebay_pool::IoPolicy::default(),
         random: Arc::new(Chance),
     }
 }

@@ -57,6 +57,15 @@ pub const POOLS: &[Key] = &[
         (16, 1_000_000),
         "Maximum number of disk requests that wait at each pool. Beyond it clients get NFS4ERR_DELAY (NFS) or 503 (HTTP).",
     ),
+    choice(
+        "pools.io",
+        "\"auto\"",
+        &["auto", "buffered", "uncached", "direct", "paper", "beegfs"],
+        "How bytes go between pools and their disks. auto: each request is buffered (through the page cache), uncached \
+         (RWF_DONTCACHE, Linux 6.14) or direct (O_DIRECT), by its size, its file and the state of the machine. buffered, \
+         uncached, direct: this mode, where kernel and file system have it. paper: the thresholds of autoIO (FAST '24), 32 KiB \
+         and 2 MiB. beegfs: direct from 512 KiB.",
+    ),
 ];
 
 pub const TICKET_KEYS: &[Key] = &[

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::engine::EngineConfig;
+use crate::file_io::FileIo;
 use crate::sync::SyncGate;
 
 const POOL: PoolId = PoolId(4);
@@ -26,6 +27,7 @@ struct State {
     is_loaded: AtomicBool,
     is_refused: bool,
     gate: SyncGate,
+    io: FileIo,
     steps: Mutex<Vec<(&'static str, String)>>,
 }
 
@@ -42,6 +44,7 @@ impl Noted {
             is_loaded,
             is_refused,
             gate: SyncGate::default(),
+            io: FileIo::default(),
             steps: Mutex::default(),
         }))
     }
@@ -89,6 +92,10 @@ impl Readable for Noted {
         self.0.file.as_ref().unwrap().as_fd()
     }
 
+    fn io(&self) -> &FileIo {
+        &self.0.io
+    }
+
     fn judge(&self, read: ReadData, _offset: u64, (): ()) -> Result<ReadData, PoolError> {
         self.note("judge");
         Ok(read)
@@ -111,8 +118,8 @@ impl Syncable for Noted {
 }
 
 impl Writable for Noted {
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), PoolError> {
-        self.note("write");
+    fn write(&self, offset: u64, data: &[u8], stability: Stability) -> Result<(), PoolError> {
+        self.note(if stability == Stability::Unstable { "write" } else { "write stable" });
         if self.0.is_refused {
             return Err(PoolError::ReadOnlyTicket);
         }
@@ -122,13 +129,9 @@ impl Writable for Noted {
 }
 
 fn engine(queue_len_max: usize) -> Engine {
-    Engine::start(EngineConfig {
-        pool: POOL,
-        data_threads: 1,
-        sync_threads: 1,
-        queue_len_max,
-        buffer_bytes_max: 0,
-    })
+    let config =
+        EngineConfig { pool: POOL, data_threads: 1, sync_threads: 1, queue_len_max, buffer_bytes_max: 0 };
+    Engine::start(config, DataPath::buffered())
 }
 
 /// An engine whose queues take nothing more.
@@ -227,7 +230,7 @@ fn a_stable_write_and_its_sync_run_as_one_job_in_the_sync_lane() {
         let mut handle = engine.write(file.clone(), 0, Bytes::from_static(b"ab"), stability);
         engine.stop();
         assert_eq!(ended(&mut handle).unwrap(), Stability::FileSync);
-        assert_eq!(file.steps(), ["write sync", "sync sync"]);
+        assert_eq!(file.steps(), ["write stable sync", "sync sync"]);
         assert_eq!(Arc::strong_count(&file.0), 1, "the file is let go");
     }
 }
@@ -239,7 +242,7 @@ fn a_write_through_is_answered_twice_from_one_job_in_the_sync_lane() {
     engine.stop();
     assert_eq!(ended(&mut through.written).unwrap(), Stability::Unstable);
     assert_eq!(ended(&mut through.synced).unwrap(), VERIFIER);
-    assert_eq!(file.steps(), ["write sync", "sync sync"]);
+    assert_eq!(file.steps(), ["write stable sync", "sync sync"]);
 }
 
 #[test]
@@ -251,7 +254,7 @@ fn a_write_that_fails_is_not_synced_and_both_answers_say_so() {
     assert!(matches!(ended(&mut through.written), Err(PoolError::ReadOnlyTicket)));
     assert!(matches!(ended(&mut through.synced), Err(PoolError::ReadOnlyTicket)));
     assert!(matches!(ended(&mut stable), Err(PoolError::ReadOnlyTicket)));
-    assert_eq!(file.steps(), ["write sync", "write sync"]);
+    assert_eq!(file.steps(), ["write stable sync", "write stable sync"]);
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! Each mode of a request, the reason that is counted for it, and the facts that it was chosen by.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use super::*;
+use crate::buffer::Buffers;
+use crate::mode::{Crossover, Policy};
+use crate::read::{Reader, Started};
+
+struct Bench {
+    path: DataPath,
+    file: File,
+    io: FileIo,
+}
+
+impl Bench {
+    fn new(policy: Policy) -> Bench {
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        let capabilities = Capabilities::probe(directory.as_fd()).unwrap();
+        Bench::with(policy, capabilities)
+    }
+
+    fn with(policy: Policy, capabilities: Capabilities) -> Bench {
+        let file = tempfile::tempfile().unwrap();
+        Bench { path: DataPath::new(policy, capabilities, 1), file, io: FileIo::default() }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        let size = self.file.metadata().unwrap().len();
+        self.path.write(self.file.as_fd(), &self.io, size, offset, data, false).unwrap();
+    }
+
+    /// As the engine does it.
+    fn read(&self, offset: u64, length: u32) -> Vec<u8> {
+        let reader = Reader::new(Buffers::new(0));
+        match reader.start(self.file.as_fd(), offset, length).unwrap() {
+            Started::Done(read) => {
+                self.path.note_hot(&self.io, offset, read.data.len() as u64);
+                read.data.to_vec()
+            }
+            Started::Rest(rest) => self.path.read(self.file.as_fd(), &self.io, rest).unwrap().data.to_vec(),
+        }
+    }
+
+    /// From the page cache.
+    fn forget(&self) {
+        self.file.sync_all().unwrap();
+        rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+
+    /// Operations and bytes.
+    fn counted(&self, kind: Kind, mode: Mode, reason: Reason) -> (u64, u64) {
+        let count = self.path.counts().count(kind, Decision { mode, reason });
+        (count.operations, count.bytes)
+    }
+
+    fn has(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Buffered => true,
+            Mode::Uncached => self.path.capabilities().uncached,
+            Mode::Direct => self.path.capabilities().direct.is_some(),
+        }
+    }
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8).collect()
+}
+
+#[test]
+fn a_forced_mode_runs_and_is_counted_and_gives_the_same_bytes() {
+    for (policy, mode) in [
+        (Policy::Buffered, Mode::Buffered),
+        (Policy::Uncached, Mode::Uncached),
+        (Policy::Direct, Mode::Direct),
+    ] {
+        let bench = Bench::new(policy);
+        if !bench.has(mode) {
+            println!("skipped: no {mode:?} here");
+            continue;
+        }
+        let content = pattern(300_000);
+        bench.write(0, &content);
+        bench.forget();
+        assert!(bench.read(1000, 200_000) == content[1000..201_000], "{mode:?}");
+        // A policy of buffered I/O alone asks nothing.
+        let reason = if mode == Mode::Buffered { Reason::Small } else { Reason::Forced };
+        assert_eq!(bench.counted(Kind::Write, mode, reason), (1, 300_000));
+        let read = bench.path.counts().iter().find(|count| count.kind == Kind::Read).unwrap();
+        assert_eq!((read.decision.mode, read.count.bytes), (mode, 200_000));
+    }
+}
+
+#[test]
+fn a_mode_that_is_missing_here_is_replaced_and_the_reason_says_so() {
+    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    bench.write(0, &pattern(8192));
+    assert_eq!(bench.counted(Kind::Write, Mode::Buffered, Reason::DirectUnavailable), (1, 8192));
+    assert_eq!(bench.io.recorded().len(), 1);
+}
+
+#[test]
+fn without_a_calibration_requests_of_a_mebibyte_are_buffered_and_ask_nothing() {
+    let bench = Bench::new(Policy::Auto);
+    bench.write(0, &pattern(1 << 20));
+    bench.forget();
+    bench.read(0, 1 << 20);
+    assert_eq!(bench.counted(Kind::Write, Mode::Buffered, Reason::Small), (1, 1 << 20));
+    assert!(bench.path.suits_page_cache(bench.file.as_fd(), &bench.io, ByteRange::ALL));
+    assert!(bench.io.recorded().is_empty());
+}
+
+fn direct_from(bytes: u64) -> Thresholds {
+    let crossover = Crossover { small_bytes: bytes, uncached_bytes_min: None, direct_bytes_min: Some(bytes) };
+    Thresholds::calibrated(crossover, crossover, crossover)
+}
+
+#[test]
+fn a_calibration_takes_large_writes_past_the_cache_and_leaves_hot_reads_in_it() {
+    let bench = Bench::new(Policy::Auto);
+    if !bench.has(Mode::Direct) {
+        println!("skipped: no direct I/O here");
+        return;
+    }
+    bench.path.set_thresholds(direct_from(64 << 10));
+    bench.write(0, &pattern(4096));
+    assert_eq!(bench.counted(Kind::Write, Mode::Buffered, Reason::Small), (1, 4096));
+    bench.write(1 << 20, &pattern(1 << 20));
+    let direct = bench.path.counts().iter().find(|count| count.decision.mode == Mode::Direct).unwrap();
+    assert_eq!((direct.kind, direct.count.bytes), (Kind::Write, 1 << 20));
+    let mut page = vec![0; 256 << 10];
+    bench.file.read_exact_at(&mut page, 1 << 20).unwrap();
+    assert!(bench.read(1 << 20, 256 << 10) == page);
+    assert_eq!(bench.counted(Kind::Read, Mode::Buffered, Reason::HotRead), (1, 256 << 10));
+}
+
+#[test]
+fn a_pinned_mode_holds_for_the_file_alone() {
+    let bench = Bench::new(Policy::Auto);
+    if !bench.has(Mode::Direct) {
+        println!("skipped: no direct I/O here");
+        return;
+    }
+    bench.io.pin(Some(Mode::Direct));
+    bench.write(0, &pattern(8192));
+    assert_eq!(bench.counted(Kind::Write, Mode::Direct, Reason::Pinned), (1, 8192));
+    let range = ByteRange::new(0, 8192).unwrap();
+    assert!(!bench.path.suits_page_cache(bench.file.as_fd(), &bench.io, range));
+    assert!(bench.path.suits_page_cache(bench.file.as_fd(), &FileIo::default(), range));
+    bench.io.pin(None);
+    bench.write(0, &pattern(8192));
+    assert_eq!(bench.counted(Kind::Write, Mode::Buffered, Reason::Small), (1, 8192));
+}
+
+#[test]
+fn descriptors_for_direct_io_are_bounded_and_a_file_without_one_is_buffered() {
+    let bench = Bench::new(Policy::Direct);
+    if !bench.has(Mode::Direct) {
+        println!("skipped: no direct I/O here");
+        return;
+    }
+    bench.write(0, &pattern(8192));
+    let other = (tempfile::tempfile().unwrap(), FileIo::default());
+    let write_other = || {
+        bench.path.write(other.0.as_fd(), &other.1, 0, 0, &pattern(8192), false).unwrap();
+    };
+    write_other();
+    assert_eq!(bench.counted(Kind::Write, Mode::Direct, Reason::Forced), (1, 8192));
+    assert_eq!(bench.counted(Kind::Write, Mode::Buffered, Reason::Forced), (1, 8192));
+    // The first file is closed.
+    let Bench { path, io, .. } = bench;
+    drop(io);
+    path.write(other.0.as_fd(), &other.1, 0, 0, &pattern(8192), false).unwrap();
+    assert_eq!(
+        path.counts().count(Kind::Write, Decision { mode: Mode::Direct, reason: Reason::Forced }).operations,
+        2
+    );
+}
+
+#[test]
+fn a_file_remembers_its_last_decisions_and_no_more() {
+    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    for at in 0..40 {
+        bench.write(at * 4096, &pattern(4096));
+    }
+    let recorded = bench.io.recorded();
+    assert_eq!(recorded.len(), 16);
+    assert_eq!(recorded[15].inputs.request.offset, 39 * 4096);
+    assert_eq!(recorded[15].ran, Mode::Buffered);
+    assert_eq!(decide(&recorded[15].inputs, &bench.path.thresholds()), recorded[15].decision);
+}
+
+#[test]
+fn writers_of_the_same_pages_wait_for_each_other_and_make_the_file_contended() {
+    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    bench.write(0, &pattern(4096));
+    for _ in 0..16 {
+        std::thread::scope(|scope| {
+            let held = bench.io.lock(0, 1, Instant::now()).unwrap();
+            // Another byte of the same page.
+            let waits = bench.io.waits();
+            let waiter = scope.spawn(|| bench.write(100, b"x"));
+            while bench.io.waits() == waits {
+                std::thread::yield_now();
+            }
+            drop(held);
+            waiter.join().unwrap();
+        });
+    }
+    bench.write(1 << 20, &pattern(4096));
+    assert!(bench.io.recorded().last().unwrap().inputs.file.is_contended);
+}
+
+#[test]
+fn memory_pressure_is_a_fact_of_the_next_request() {
+    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    bench.path.set_pressure(true, Some(7), Some(Duration::from_millis(3)));
+    bench.write(0, &pattern(4096));
+    let pool = bench.io.recorded()[0].inputs.pool;
+    assert!(pool.is_memory_tight);
+    assert_eq!((pool.dirty_headroom_bytes, pool.queue_latency), (Some(7), Some(Duration::from_millis(3))));
+}

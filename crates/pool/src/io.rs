@@ -1,0 +1,71 @@
+//! The way of a pool's bytes, as an operator sees it: the rule, the modes that are possible, and what was decided.
+
+use io_engine::calibration::{Cancel, Stopped};
+use io_engine::mode::{Crossover, Kind, Policy, Thresholds};
+
+use crate::local::LocalPool;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoReport {
+    pub policy: Policy,
+    /// By kernel and file system.
+    pub is_uncached_possible: bool,
+    pub is_direct_possible: bool,
+    pub sizes: IoSizes,
+    /// Decisions taken since the pool was opened, by kind, mode and reason.
+    pub decisions: Vec<DecisionCount>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionCount {
+    pub kind: Kind,
+    /// `buffered`, `uncached`, `direct`.
+    pub mode: &'static str,
+    /// The rule that chose the mode.
+    pub reason: &'static str,
+    pub operations: u64,
+    pub bytes: u64,
+}
+
+/// The sizes in bytes from which requests leave the page cache, other facts aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoSizes {
+    pub write: Crossover,
+    pub read_sequential: Crossover,
+    pub read_random: Crossover,
+}
+
+impl From<Thresholds> for IoSizes {
+    fn from(thresholds: Thresholds) -> IoSizes {
+        let Thresholds { write, read_sequential, read_random, .. } = thresholds;
+        IoSizes { write, read_sequential, read_random }
+    }
+}
+
+impl LocalPool {
+    /// Measures the pool's disk beside whatever else it does, and takes the sizes that follow. Blocks, for about 20 s.
+    pub fn calibrate(&self, cancel: &Cancel) -> Result<IoSizes, Stopped> {
+        let parts = self.parts();
+        parts.calibrating.run(parts, cancel, &|| false).map(|calibration| calibration.thresholds.into())
+    }
+
+    pub fn io(&self) -> IoReport {
+        let path = self.parts().engine.path();
+        let capabilities = path.capabilities();
+        let counts = path.counts();
+        let decisions = counts.iter().map(|count| DecisionCount {
+            kind: count.kind,
+            mode: count.decision.mode.label(),
+            reason: count.decision.reason.label(),
+            operations: count.count.operations,
+            bytes: count.count.bytes,
+        });
+        IoReport {
+            policy: path.policy(),
+            is_uncached_possible: capabilities.uncached,
+            is_direct_possible: capabilities.direct.is_some(),
+            sizes: path.thresholds().into(),
+            decisions: decisions.collect(),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Memory and device of a pool, sampled once a second for the decisions about modes of I/O.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use io_engine::pressure::{DeviceSampler, MemorySampler};
+use io_engine::{DataPath, SystemFiles};
+use parking_lot::Mutex;
+
+pub struct Pressure {
+    /// Locked by the thread that looks.
+    samplers: Mutex<Samplers>,
+}
+
+struct Samplers {
+    memory: MemorySampler,
+    /// `None`: the file system is on no device that the kernel counts.
+    device: Option<DeviceSampler>,
+}
+
+impl Pressure {
+    pub fn new(root: BorrowedFd<'_>) -> Pressure {
+        let memory = MemorySampler::new(SystemFiles::default());
+        let device = DeviceSampler::new(SystemFiles::default(), root).ok();
+        Pressure { samplers: Mutex::new(Samplers { memory, device }) }
+    }
+
+    /// Reads files of the kernel: may block.
+    pub fn look(&self, path: &DataPath, now: Instant) {
+        let mut samplers = self.samplers.lock();
+        let memory = samplers.memory.sample(now);
+        let latency = samplers.device.as_mut().and_then(|device| device.sample(now).latency());
+        path.set_pressure(memory.is_tight(), memory.dirty_headroom_bytes, latency);
+    }
+}
