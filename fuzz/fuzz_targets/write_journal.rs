@@ -52,12 +52,18 @@ impl Storage for Memory {
 
     fn read_at(&self, segment: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let offset = offset as usize;
-        self.with(segment, |bytes| Some(into.copy_from_slice(bytes.get(offset..offset + into.len())?)))
+        self.with(segment, |bytes| {
+            into.copy_from_slice(bytes.get(offset..offset + into.len())?);
+            Some(())
+        })
     }
 
     fn write_at(&self, segment: u32, offset: u64, from: &[u8]) -> io::Result<()> {
         let offset = offset as usize;
-        self.with(segment, |bytes| Some(bytes.get_mut(offset..offset + from.len())?.copy_from_slice(from)))
+        self.with(segment, |bytes| {
+            bytes.get_mut(offset..offset + from.len())?.copy_from_slice(from);
+            Some(())
+        })
     }
 
     fn sync(&self, _segment: u32) -> io::Result<()> {

@@ -146,10 +146,14 @@ pub(crate) async fn find_paths(instance: &dyn Instance, shown: &mut [OpenView]) 
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct IoModeView {
-    pub mode: String,
-    pub reason: String,
+    /// `buffered`, `uncached`, `direct`.
+    pub mode: &'static str,
+    /// The rule that chose the mode.
+    pub reason: &'static str,
     pub reads: u64,
     pub writes: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

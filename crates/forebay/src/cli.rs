@@ -285,6 +285,29 @@ pub enum PoolCommand {
     /// Enable a drained pool again
     #[command(after_help = notes::POOL_ENABLE)]
     Enable(PoolArguments),
+    /// Measure buffered, uncached and direct I/O on a pool's disk, and choose by the result from now on
+    #[command(after_help = notes::POOL_CALIBRATE)]
+    Calibrate(PoolArguments),
+    /// Count reads and writes of a running instance by mode of I/O (buffered, uncached, direct) and reason
+    #[command(after_help = notes::POOL_IOSTAT)]
+    Iostat(IostatArguments),
+}
+
+#[derive(Args)]
+pub struct IostatArguments {
+    #[command(flatten)]
+    pub place: InstanceArguments,
+    /// Only this pool: pool-0, pool-1, …
+    #[arg(value_name = "POOL")]
+    pub pool: Option<String>,
+    /// Show the counts of an interval of so many seconds, again and again, not those since the start
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub interval: Option<u64>,
+    /// End after so many intervals
+    #[arg(long, value_name = "N", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 #[derive(Args)]

@@ -58,6 +58,10 @@ pub enum Request {
     CreateDirectory(CreateDirectoryQuestion),
     Quota(QuotaQuestion),
     Pool(PoolQuestion),
+    /// Decisions of the pools about modes of I/O.
+    Iostat,
+    /// Measure the modes of I/O on a pool's disk.
+    Calibrate(u32),
     RenewKeys,
 }
 

@@ -1,5 +1,8 @@
 //! `forebay pool`: which pools get files and clients, on a running instance or a stopped one.
 
+pub mod calibrate;
+pub mod iostat;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
@@ -41,6 +44,8 @@ pub fn run(command: &PoolCommand) -> Result<ExitCode> {
         }
         PoolCommand::Drain(arguments) => change(arguments, PoolQuestion::Drain)?,
         PoolCommand::Enable(arguments) => change(arguments, PoolQuestion::Enable)?,
+        PoolCommand::Calibrate(arguments) => return calibrate::run(arguments),
+        PoolCommand::Iostat(arguments) => return iostat::run(arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

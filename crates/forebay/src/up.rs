@@ -223,6 +223,7 @@ fn make_overview(
         started: services.clock.monotonic(),
         namespace: Arc::clone(&services.namespace),
         pool_map: Arc::clone(pool_map),
+        local_pools: services.local_pools.clone(),
         door: Arc::clone(door),
         keys: Arc::clone(keys),
         files: Arc::clone(files),

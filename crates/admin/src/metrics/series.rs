@@ -157,6 +157,8 @@ pub const SERIES: &[Series] = &[
         &["mode", "reason"],
         "Writes at the pools, by I/O mode and the reason for it.",
     ),
+    counter("forebay_io_read_bytes_total", &["mode", "reason"], "Bytes of these reads."),
+    counter("forebay_io_written_bytes_total", &["mode", "reason"], "Bytes of these writes."),
     counter("forebay_operations_total", &["door", "operation"], "Operations that clients requested."),
     histogram(super::OPERATION_SECONDS, &["door", "operation"], "Duration of operations."),
     counter("process_cpu_seconds_total", &[], "CPU time of the process, user and system."),

@@ -27,10 +27,13 @@ pub(super) fn record(snapshot: &Snapshot) {
     counter!("forebay_gss_contexts_established_total").absolute(snapshot.gss.established);
     counter!("forebay_gss_contexts_refused_total").absolute(snapshot.gss.refused);
     for io in &snapshot.io_modes {
-        let (mode, reason) = (io.mode.clone(), io.reason.clone());
-        counter!("forebay_io_reads_total", "mode" => mode, "reason" => reason).absolute(io.reads);
-        let (mode, reason) = (io.mode.clone(), io.reason.clone());
-        counter!("forebay_io_writes_total", "mode" => mode, "reason" => reason).absolute(io.writes);
+        let count = |series: &'static str, value| {
+            counter!(series, "mode" => io.mode, "reason" => io.reason).absolute(value);
+        };
+        count("forebay_io_reads_total", io.reads);
+        count("forebay_io_writes_total", io.writes);
+        count("forebay_io_read_bytes_total", io.read_bytes);
+        count("forebay_io_written_bytes_total", io.written_bytes);
     }
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());

@@ -122,6 +122,26 @@ Examples:
   forebay pool drain pool-1"
 );
 
+pub const POOL_CALIBRATE: &str = "\
+The instance must be running. Run the command as the owner of the data directory.
+
+The measurement takes about 20 s, at the idle priority of I/O, and at most 256 MiB and 1 % of the free space, which it
+gives back. The result is kept in calibration.json in the pool's directory. A pool without one
+measures its disk by itself once it has been idle for 5 minutes. Only pools.io = \"auto\" uses the result.
+
+Examples:
+  forebay pool calibrate pool-0";
+
+pub const POOL_IOSTAT: &str = "\
+The instance must be running. Run the command as the owner of the data directory.
+
+Each row has the requests that one rule gave one mode. The guide to pools and disks lists the reasons. Bytes are those
+of the requests at the pool, not those at its disk.
+
+Examples:
+  forebay pool iostat
+  forebay pool iostat pool-0 --interval 5";
+
 pub const KEYS_RENEW: &str = concat!(
     running_or_stopped!(),
     "

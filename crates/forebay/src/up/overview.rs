@@ -20,6 +20,7 @@ use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
+use pool::{IoKind, LocalPool};
 use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::keys::Keys;
@@ -150,6 +151,8 @@ pub struct Overview {
     pub started: Duration,
     pub namespace: Arc<SqlNamespace>,
     pub pool_map: Arc<PoolMap>,
+    /// Those of this process.
+    pub local_pools: Vec<Arc<LocalPool>>,
     pub door: Arc<HeadDoor>,
     pub keys: Arc<Keys>,
     pub files: Arc<Files>,
@@ -192,6 +195,25 @@ impl Rates {
 }
 
 impl Overview {
+    /// Of all pools of this process together.
+    fn io_modes(&self) -> Vec<IoModeView> {
+        let mut modes: BTreeMap<(&'static str, &'static str), IoModeView> = BTreeMap::new();
+        for count in self.local_pools.iter().flat_map(|pool| pool.io().decisions) {
+            let view = modes.entry((count.mode, count.reason)).or_insert_with(|| IoModeView {
+                mode: count.mode,
+                reason: count.reason,
+                ..IoModeView::default()
+            });
+            let (operations, bytes) = match count.kind {
+                IoKind::Read => (&mut view.reads, &mut view.read_bytes),
+                IoKind::Write => (&mut view.writes, &mut view.written_bytes),
+            };
+            *operations += count.operations;
+            *bytes += count.bytes;
+        }
+        modes.into_values().collect()
+    }
+
     /// To be called every second.
     pub fn sample(&self) {
         let statuses = self.pool_map.pools().into_iter();
@@ -392,13 +414,7 @@ impl Instance for Overview {
     async fn snapshot(&self) -> Snapshot {
         let usage = self.namespace.totals();
         let statuses = self.pool_map.pools();
-        // One mode so far; the others come with the engine's choice between them.
-        let io_modes = vec![IoModeView {
-            mode: "buffered".to_owned(),
-            reason: "default".to_owned(),
-            reads: statuses.iter().map(|pool| pool.reads).sum(),
-            writes: statuses.iter().map(|pool| pool.writes).sum(),
-        }];
+        let io_modes = self.io_modes();
         let pools = statuses.into_iter().map(|status| {
             let (id, rates) = (status.id, self.rates.of(status.id));
             let address = self.pool_map.address(id, door_nfs::NAME);

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail};
 use api::{Pool, PoolManager};
 use door_nfs::{HeadDoor, PoolDoor};
 use files::Files;
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
-use pool::LocalPool;
+use pool::{Cancel, LocalPool};
 use tokio::sync::watch;
-use types::Clock;
+use types::{Clock, PoolId};
 
 use super::Services;
 use crate::control::{Items, Request};
@@ -24,6 +24,8 @@ use crate::fsck;
 use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
+use crate::pools::calibrate::PoolSizes;
+use crate::pools::iostat::PoolIo;
 use crate::pools::{self, PoolState};
 use crate::progress::Meter;
 use crate::questions::PoolQuestion;
@@ -137,6 +139,25 @@ impl Responder {
         Ok(states.collect())
     }
 
+    async fn calibrate(&self, id: PoolId, meter: &Arc<Meter>) -> Result<PoolSizes> {
+        let Some(pool) = self.local_pools.iter().find(|pool| pool.id() == id) else {
+            bail!("there is no {id} (`forebay pool list` tells which there are)");
+        };
+        meter.begin("measuring the disk");
+        let cancel = Cancel::default();
+        // If the other end closes its connection, this is dropped.
+        let _stop = CancelOnDrop(cancel.clone());
+        let pool = Arc::clone(pool);
+        let sizes = tokio::task::spawn_blocking(move || pool.calibrate(&cancel)).await?;
+        sizes
+            .map(|sizes| PoolSizes::new(id, &sizes))
+            .map_err(|stopped| anyhow!("cannot calibrate {id}: {stopped}"))
+    }
+
+    fn iostat(&self) -> Vec<PoolIo> {
+        self.local_pools.iter().map(|pool| PoolIo::new(pool.id(), pool.io())).collect()
+    }
+
     /// A disabled pool too: its files are still there.
     async fn check(&self, meter: &Arc<Meter>, list: Option<Items>) -> Result<FsckReport> {
         let listed = self.pool_map.list().ids();
@@ -221,6 +242,14 @@ impl Responder {
     }
 }
 
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 #[async_trait::async_trait]
 impl crate::control::Responder for Responder {
     async fn respond(&self, request: Request, meter: &Arc<Meter>, items: Items) -> Result<serde_json::Value> {
@@ -239,6 +268,8 @@ impl crate::control::Responder for Responder {
             }
             Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
+            Request::Calibrate(id) => serde_json::to_value(self.calibrate(PoolId(id), meter).await?)?,
+            Request::Iostat => serde_json::to_value(self.iostat())?,
             Request::RenewKeys => {
                 let keys = Arc::clone(&self.keys);
                 serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?

@@ -1,5 +1,6 @@
 //! Counts of operations, the modes of I/O with their reasons, and slow operations.
 
+use types::display::Size;
 use types::{DateTime, Timestamp};
 
 use crate::instance::{IoModeView, OperationCount, SlowOperation, Snapshot};
@@ -12,15 +13,22 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
     slow(out, snapshot, is_administrator);
     let table = Table {
         caption: "I/O modes",
-        columns: &[("Mode", false), ("Reason", false), ("Reads", true), ("Writes", true)],
+        columns: &[
+            ("Mode", false),
+            ("Reason", false),
+            ("Reads", true),
+            ("Read", true),
+            ("Writes", true),
+            ("Written", true),
+        ],
         empty: "No data was read or written since the start.",
     };
     table.render(out, &snapshot.io_modes, |out, mode: &IoModeView| {
         html!(out; "<tr data-key=\"" (mode.mode) "/" (mode.reason) "\"><th scope=\"row\">" (mode.mode)
             "</th><td>"
             (mode.reason) "</td><td class=\"n\">" (Grouped(mode.reads)) "</td><td class=\"n\">"
-            (Grouped(mode.writes))
-            "</td></tr>");
+            (Size(mode.read_bytes)) "</td><td class=\"n\">" (Grouped(mode.writes)) "</td><td class=\"n\">"
+            (Size(mode.written_bytes)) "</td></tr>");
     });
     let mut operations: Vec<&OperationCount> =
         snapshot.operations.iter().filter(|one| one.count > 0).collect();
