@@ -121,7 +121,10 @@ async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<It
 }
 
 pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
-    crate::services::open_services(data, config, Arc::new(SystemClock::new())).await
+    // A check writes nothing: no pool is to measure its disk.
+    let mut config = config.clone();
+    config.pools.io = pool::IoPolicy::Buffered;
+    crate::services::open_services(data, &config, Arc::new(SystemClock::new())).await
 }
 
 /// Describes a replica found in a pool, for a repair or a rebuild.

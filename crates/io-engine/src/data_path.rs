@@ -1,7 +1,8 @@
 //! Decides the mode of each request of a pool, runs it, and counts what ran.
 //!
 //! Facts are collected only for requests that some threshold lets past the page cache: a shorter one is buffered whatever
-//! they say, and pays for nothing but the range lock. All calls may block; they run in the engine's threads.
+//! they say, and pays for nothing but the range lock. Writes and the rest of reads block, and run in the
+//! engine's threads.
 //!
 //! Invariant: every write of a file holds the range lock of its pages, whatever its mode. A buffered write beside a direct
 //! one of the same page would make the page dirty while the kernel drops it, which the kernel reports as a lost write.
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use api::ReadData;
 use parking_lot::RwLock;
 use rustix::io::Errno;
+use rustix::param::page_size;
 use types::ByteRange;
 
 use crate::Ran;
@@ -22,15 +24,16 @@ use crate::capabilities::Capabilities;
 use crate::counters::{DecisionCounts, DecisionSnapshot};
 use crate::direct::{DirectFile, DirectIo};
 use crate::file_io::{FileIo, Recorded};
+use crate::history::Observed;
 use crate::mode::{
-    Decision, DirectAlignment, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Policy, PoolFacts, Reason,
-    Request, Residency, Thresholds, decide,
+    Decision, DirectAlignment, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Pattern, Policy, PoolFacts,
+    Reason, Request, Residency, Reuse, Thresholds, decide,
 };
 use crate::range_lock::LockRefused;
 use crate::read::{Unfinished, size_of};
 use crate::residency::{self, residency};
-use crate::uncached::{UncachedFailure, UncachedIo};
-use crate::write::write_all;
+use crate::uncached::UncachedIo;
+use crate::write::{OFFSET_MAX, write_all};
 
 /// Of free aligned buffers.
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -62,13 +65,27 @@ struct Rule {
     pool: PoolFacts,
 }
 
+/// What the page cache has of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    residency: Residency,
+    /// Some of it is not on disk.
+    is_dirty: bool,
+}
+
+/// The way of a read that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeforeRead {
+    /// The page cache has all, or no other mode is possible.
+    TryCache,
+    /// A try would start read-ahead into the page cache, whatever mode the read gets then.
+    Cold(Pages),
+}
+
 /// The error that stopped a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
-    /// Of this write.
     Write(Errno),
-    /// Bytes of an earlier write did not reach the disk; no later sync tells so.
-    WriteBack(Errno),
     /// Too many writers wait for the same range, or one for too long.
     Busy,
 }
@@ -136,8 +153,31 @@ impl DataPath {
         self.counts.snapshot()
     }
 
+    /// Never waits for the disk.
+    pub(crate) fn before_read(
+        &self,
+        file: BorrowedFd<'_>,
+        io: &FileIo,
+        offset: u64,
+        length: u64,
+    ) -> BeforeRead {
+        if !self.may_bypass(io, length) {
+            return BeforeRead::TryCache;
+        }
+        let is_forced = matches!(self.policy, Policy::Uncached | Policy::Direct) || io.pinned().is_some();
+        if !is_forced && !self.capabilities.cachestat {
+            return BeforeRead::TryCache;
+        }
+        let pages = self.pages(file, offset, length);
+        let is_resident = pages.residency == Residency::All && !is_forced;
+        if is_resident { BeforeRead::TryCache } else { BeforeRead::Cold(pages) }
+    }
+
     /// A read that the page cache served whole.
-    pub fn note_hot(&self, io: &FileIo, offset: u64, bytes: u64) {
+    pub(crate) fn note_hot(&self, io: &FileIo, offset: u64, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         if self.may_bypass(io, bytes) {
             let thresholds = self.rule.read().thresholds.contention;
             io.observe(Kind::Read, offset, bytes, Instant::now(), thresholds);
@@ -164,15 +204,25 @@ impl DataPath {
             return Ok(read);
         }
         let rule = *self.rule.read();
-        let inputs = self.inputs_of_read(file, io, &rule, offset, wanted as u64, size);
+        let now = Instant::now();
+        let (observed, is_contended) =
+            io.observe(Kind::Read, offset, wanted as u64, now, rule.thresholds.contention);
+        let pages = rest.pages.unwrap_or_default();
+        let inputs = inputs_of_read(&rule, io, (offset, wanted as u64, size), pages, observed, is_contended);
         let decision = decide(&inputs, &rule.thresholds);
         // At most READ_BYTES_MAX, so it fits.
         let length = wanted as u32;
         let (read, ran) = match decision.mode {
             Mode::Buffered => (rest.finish(file)?, Ran::Buffered),
-            Mode::Uncached => self.uncached.read(file, offset, length)?,
+            Mode::Uncached => {
+                drop(rest);
+                self.uncached.read(file, offset, length)?
+            }
             Mode::Direct => match self.direct_file(file, io)? {
-                Some((direct, pair)) => direct.read(pair, offset, length)?,
+                Some((direct, pair)) => {
+                    drop(rest);
+                    direct.read(pair, offset, length)?
+                }
                 None => (rest.finish(file)?, Ran::Buffered),
             },
         };
@@ -193,10 +243,14 @@ impl DataPath {
     ) -> Result<(), WriteFailure> {
         let now = Instant::now();
         let length = data.len() as u64;
+        if offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
+            return Err(WriteFailure::Write(Errno::FBIG));
+        }
         let _range = io.lock(offset, length, now).map_err(WriteFailure::from)?;
         if !self.may_bypass(io, length) {
+            write_all(file, data, offset)?;
             self.counts.add(Kind::Write, SMALL, length);
-            return write_all(file, data, offset).map_err(WriteFailure::Write);
+            return Ok(());
         }
         let rule = *self.rule.read();
         let inputs = self.inputs_of_write(file, io, &rule, size, offset, data, is_stable, now);
@@ -204,7 +258,10 @@ impl DataPath {
         let ran = match decision.mode {
             Mode::Buffered => write_all(file, data, offset).map(|()| Ran::Buffered)?,
             Mode::Uncached => match io.pace() {
-                Some(pace) => self.uncached.write(file, pace, data, offset)?,
+                Some(pace) => {
+                    let other = self.direct_file(file, io)?.map(|(_, pair)| pair.direct);
+                    self.uncached.write(file, other, pace, data, offset)?
+                }
                 None => write_all(file, data, offset).map(|()| Ran::Buffered)?,
             },
             Mode::Direct => match self.direct_file(file, io)? {
@@ -223,9 +280,21 @@ impl DataPath {
         if !self.may_bypass(io, length) {
             return true;
         }
+        let is_forced = matches!(self.policy, Policy::Uncached | Policy::Direct) || io.pinned().is_some();
+        if !is_forced && !self.capabilities.cachestat {
+            return true;
+        }
         let Ok(size) = size_of(file) else { return true };
         let rule = *self.rule.read();
-        let inputs = self.inputs_of_read(file, io, &rule, range.offset(), length, size);
+        // A door sends a file from its beginning to its end, and comes here more than once for the same bytes: nothing is
+        // recorded.
+        let observed = Observed {
+            pattern: Pattern::Sequential,
+            reuse: Reuse::Unknown,
+            is_read_after_write_expected: false,
+        };
+        let pages = self.pages(file, range.offset(), length);
+        let inputs = inputs_of_read(&rule, io, (range.offset(), length, size), pages, observed, false);
         decide(&inputs, &rule.thresholds).mode == Mode::Buffered
     }
 
@@ -249,42 +318,6 @@ impl DataPath {
         Ok(opened.map(|opened| (direct, DirectFile { buffered: file, direct: opened })))
     }
 
-    fn inputs_of_read(
-        &self,
-        file: BorrowedFd<'_>,
-        io: &FileIo,
-        rule: &Rule,
-        offset: u64,
-        length: u64,
-        size: u64,
-    ) -> Inputs {
-        let now = Instant::now();
-        let (observed, is_contended) =
-            io.observe(Kind::Read, offset, length, now, rule.thresholds.contention);
-        let (residency, is_dirty) = self.pages(file, offset, length);
-        Inputs {
-            request: Request {
-                kind: Kind::Read,
-                offset,
-                length_bytes: length,
-                is_stable: false,
-                pattern: observed.pattern,
-                memory_alignment_bytes: None,
-            },
-            file: FileFacts {
-                size_bytes: size,
-                final_size_bytes: None,
-                residency,
-                is_dirty,
-                reuse: observed.reuse,
-                is_contended,
-                is_read_after_write_expected: observed.is_read_after_write_expected,
-                pinned: io.pinned(),
-            },
-            pool: rule.pool,
-        }
-    }
-
     #[expect(clippy::too_many_arguments, reason = "each is a fact of the write")]
     fn inputs_of_write(
         &self,
@@ -300,9 +333,12 @@ impl DataPath {
         let length = data.len() as u64;
         let (observed, is_contended) =
             io.observe(Kind::Write, offset, length, now, rule.thresholds.contention);
-        // Behind the end there are no pages.
-        let (residency, is_dirty) =
-            if offset < size { self.pages(file, offset, length) } else { (Residency::None, false) };
+        // Behind the end there are no pages. Where the kernel does not count them, a look would start read-ahead.
+        let Pages { residency, is_dirty } = match (offset < size, self.capabilities.cachestat) {
+            (false, _) => Pages { residency: Residency::None, is_dirty: false },
+            (true, true) => self.pages(file, offset, length),
+            (true, false) => Pages::default(),
+        };
         let address = data.as_ptr().addr() as u64;
         Inputs {
             request: Request {
@@ -327,23 +363,61 @@ impl DataPath {
         }
     }
 
-    /// The part of a range that the page cache has, and whether some of that is not on disk.
-    fn pages(&self, file: BorrowedFd<'_>, offset: u64, length: u64) -> (Residency, bool) {
-        let Some(range) = ByteRange::new(offset, length) else { return (Residency::Unknown, false) };
-        let part = |resident: u64, pages: u64| match resident {
-            0 => Residency::None,
-            all if all == pages => Residency::All,
-            part => Residency::Part {
-                resident_bytes: (u128::from(length) * u128::from(part) / u128::from(pages)) as u64,
-            },
-        };
-        match residency(file, range, self.capabilities.cachestat) {
-            Ok(residency::Residency::Counted(counts)) => {
-                (part(counts.resident, counts.pages), counts.dirty > 0)
-            }
-            Ok(residency::Residency::Probed { pages, resident }) => (part(resident, pages), false),
-            Ok(residency::Residency::Unknown) | Err(_) => (Residency::Unknown, false),
+    fn pages(&self, file: BorrowedFd<'_>, offset: u64, length: u64) -> Pages {
+        let Some(range) = ByteRange::new(offset, length) else { return Pages::default() };
+        if !self.capabilities.cachestat {
+            return Pages::default();
         }
+        match residency(file, range, true) {
+            Ok(residency::Residency::Counted(counts)) => {
+                let residency = match counts.resident {
+                    0 => Residency::None,
+                    all if all == counts.pages => Residency::All,
+                    part => Residency::Part { resident_bytes: part * page_size() as u64 },
+                };
+                Pages { residency, is_dirty: counts.dirty > 0 }
+            }
+            Ok(residency::Residency::Probed { .. } | residency::Residency::Unknown) | Err(_) => {
+                Pages::default()
+            }
+        }
+    }
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        Pages { residency: Residency::Unknown, is_dirty: false }
+    }
+}
+
+fn inputs_of_read(
+    rule: &Rule,
+    io: &FileIo,
+    (offset, length_bytes, size_bytes): (u64, u64, u64),
+    pages: Pages,
+    observed: Observed,
+    is_contended: bool,
+) -> Inputs {
+    Inputs {
+        request: Request {
+            kind: Kind::Read,
+            offset,
+            length_bytes,
+            is_stable: false,
+            pattern: observed.pattern,
+            memory_alignment_bytes: None,
+        },
+        file: FileFacts {
+            size_bytes,
+            final_size_bytes: None,
+            residency: pages.residency,
+            is_dirty: pages.is_dirty,
+            reuse: observed.reuse,
+            is_contended,
+            is_read_after_write_expected: observed.is_read_after_write_expected,
+            pinned: io.pinned(),
+        },
+        pool: rule.pool,
     }
 }
 
@@ -362,15 +436,6 @@ fn least_bypass(thresholds: &Thresholds) -> u64 {
 impl From<Errno> for WriteFailure {
     fn from(errno: Errno) -> WriteFailure {
         WriteFailure::Write(errno)
-    }
-}
-
-impl From<UncachedFailure> for WriteFailure {
-    fn from(failure: UncachedFailure) -> WriteFailure {
-        match failure {
-            UncachedFailure::Write(errno) => WriteFailure::Write(errno),
-            UncachedFailure::WriteBack(errno) => WriteFailure::WriteBack(errno),
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod operations;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{IoHandle, PoolError};
 use futures_channel::oneshot;
@@ -87,6 +88,8 @@ pub struct Engine {
     /// Shared with reads that load their file first.
     reader: Arc<Reader>,
     path: Arc<DataPath>,
+    /// Jobs that were taken so far.
+    jobs: AtomicU64,
 }
 
 impl Engine {
@@ -100,7 +103,13 @@ impl Engine {
             sync: queue("sync", config.sync_threads),
             reader: Arc::new(Reader::new(Buffers::new(config.buffer_bytes_max))),
             path: Arc::new(path),
+            jobs: AtomicU64::new(0),
         }
+    }
+
+    /// Jobs that were taken since the start: work of any kind but reads that memory served.
+    pub fn jobs(&self) -> u64 {
+        self.jobs.load(Ordering::Relaxed)
     }
 
     /// The way of a write's bytes, for files that the engine asks to write.
@@ -140,6 +149,7 @@ impl Engine {
 
     /// For jobs that answer by themselves.
     fn enqueue(&self, lane: Lane, job: Job) -> Result<(), PoolError> {
+        self.jobs.fetch_add(1, Ordering::Relaxed);
         let queue = match lane {
             Lane::Data => &self.data,
             Lane::Sync => &self.sync,

@@ -12,6 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::buffer::{Buffer, Buffers};
+use crate::data_path::Pages;
 
 /// A read may always give less than was asked for; more than this it never does.
 pub const READ_BYTES_MAX: u32 = 4 << 20;
@@ -37,6 +38,9 @@ impl Started {
 }
 
 pub struct Unfinished {
+    /// Of the range, from before the page cache was tried: a try that misses starts read-ahead, whose pages count as
+    /// resident. `None`: nobody looked.
+    pub pages: Option<Pages>,
     buffer: Buffer,
     offset: u64,
     wanted: usize,
@@ -48,13 +52,31 @@ impl Reader {
         Reader { buffers, blind: AtomicBool::new(false) }
     }
 
+    /// A read that does not try the page cache.
+    pub fn start_cold(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: u32,
+        pages: Pages,
+    ) -> Result<Started, Errno> {
+        Ok(match Wanted::of(file, offset, length)? {
+            Ok(Wanted { bytes: wanted, size }) => {
+                let buffer = self.buffers.take(wanted);
+                Started::Rest(Unfinished { pages: Some(pages), buffer, offset, wanted, size })
+            }
+            Err(empty) => Started::Done(empty),
+        })
+    }
+
     /// Never waits for the disk.
     pub fn start(&self, file: BorrowedFd<'_>, offset: u64, length: u32) -> Result<Started, Errno> {
         let Wanted { bytes: wanted, size } = match Wanted::of(file, offset, length)? {
             Ok(wanted) => wanted,
             Err(empty) => return Ok(Started::Done(empty)),
         };
-        let mut unfinished = Unfinished { buffer: self.buffers.take(wanted), offset, wanted, size };
+        let mut unfinished =
+            Unfinished { pages: None, buffer: self.buffers.take(wanted), offset, wanted, size };
         if self.blind.load(Ordering::Relaxed) {
             return Ok(Started::Rest(unfinished));
         }

@@ -37,14 +37,6 @@ pub struct UncachedIo {
     is_refused: AtomicBool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UncachedFailure {
-    Write(Errno),
-    /// Bytes of an earlier write of this file did not reach the disk. The kernel has told this now, and will not tell
-    /// the next fsync(2) on this descriptor: the caller must remember it as it does a sync that failed.
-    WriteBack(Errno),
-}
-
 impl UncachedIo {
     /// `is_supported` is `Capabilities::uncached`; without it every request is buffered.
     pub fn new(buffers: Arc<AlignedBuffers>, window_bytes: u64, is_supported: bool) -> UncachedIo {
@@ -76,24 +68,29 @@ impl UncachedIo {
 
     /// All of the bytes, or the error that stopped the write; then some of them may have been written. Nothing is
     /// durable before fdatasync(2).
+    ///
+    /// `other`: another open file description of the file (`reopen_direct`), to wait with. The kernel tells each description of
+    /// a lost write once, and a wait counts: one on `file` would take the error from a sync that runs beside it. Without
+    /// another one, nothing is waited for.
     pub fn write(
         &self,
         file: BorrowedFd<'_>,
+        other: Option<BorrowedFd<'_>>,
         pace: &WritePace,
         data: &[u8],
         offset: u64,
-    ) -> Result<Ran, UncachedFailure> {
+    ) -> Result<Ran, Errno> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
-        let end = end.ok_or(UncachedFailure::Write(Errno::FBIG))?;
+        let end = end.ok_or(Errno::FBIG)?;
         let mut rest = data;
         let mut ran = self.way().0;
         while !rest.is_empty() {
             let at = end - rest.len() as u64;
             let written = self.attempt(|flags| pwritev2(file, &[IoSlice::new(rest)], at, flags));
-            let (written, way) = written.map_err(UncachedFailure::Write)?;
+            let (written, way) = written?;
             ran = way;
             if written == 0 {
-                return Err(UncachedFailure::Write(Errno::IO));
+                return Err(Errno::IO);
             }
             rest = &rest[written..];
         }
@@ -101,7 +98,7 @@ impl UncachedIo {
             && let Some(written) = ByteRange::from_bounds(offset, end)
             && let Some(turn) = pace.add(written, data.len() as u64, self.window_bytes)
         {
-            turn.run(file).map_err(UncachedFailure::WriteBack)?;
+            turn.run(file, other);
         }
         Ok(ran)
     }
@@ -174,26 +171,21 @@ fn enclose(a: ByteRange, b: ByteRange) -> ByteRange {
 }
 
 impl Turn {
-    fn run(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        sync_range(file, self.full, libc::SYNC_FILE_RANGE_WRITE)?;
-        self.before.map_or(Ok(()), |before| sync_range(file, before, libc::SYNC_FILE_RANGE_WAIT_BEFORE))
+    /// Errors are left to the next sync, which the kernel tells them too.
+    fn run(self, file: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) {
+        sync_range(file, self.full, libc::SYNC_FILE_RANGE_WRITE);
+        if let (Some(other), Some(before)) = (other, self.before) {
+            sync_range(other, before, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+        }
     }
 }
 
-fn sync_range(file: BorrowedFd<'_>, range: ByteRange, flags: libc::c_uint) -> Result<(), Errno> {
+fn sync_range(file: BorrowedFd<'_>, range: ByteRange, flags: libc::c_uint) {
     // Ends of writes are at most OFFSET_MAX.
     let (offset, length) = (range.offset().cast_signed(), range.length().cast_signed());
     // SAFETY: the call takes a descriptor, which is borrowed for as long, and numbers. rustix does not have it.
     #[allow(unsafe_code)]
-    let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
-    if answer == 0 {
-        return Ok(());
-    }
-    match Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO) {
-        // Without the call, or stopped by a signal, the bound is the kernel's own.
-        Errno::NOSYS | Errno::INTR | Errno::SPIPE => Ok(()),
-        errno => Err(errno),
-    }
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
 }
 
 #[cfg(test)]
@@ -203,6 +195,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::reopen::reopen_direct;
 
     fn uncached(is_supported: bool) -> UncachedIo {
         UncachedIo::new(AlignedBuffers::new(4096, 8 << 20), 64 << 10, is_supported)
@@ -214,9 +207,11 @@ mod tests {
 
     fn check(file: &File, uncached: &UncachedIo) -> Ran {
         let pace = WritePace::default();
+        let reopened = reopen_direct(file.as_fd()).unwrap();
+        let other = reopened.as_ref().map(AsFd::as_fd);
         let data: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
         for (piece, at) in data.chunks(30_001).zip((0_u64..).step_by(30_001)) {
-            uncached.write(file.as_fd(), &pace, piece, at + 5).unwrap();
+            uncached.write(file.as_fd(), other, &pace, piece, at + 5).unwrap();
         }
         assert_eq!(file.metadata().unwrap().len(), 300_005);
         let (read, ran) = uncached.read(file.as_fd(), 6, 1 << 20).unwrap();
@@ -256,8 +251,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let (uncached, pace) = (uncached(true), WritePace::default());
         for offset in [OFFSET_MAX, u64::MAX] {
-            let refused = uncached.write(file.as_fd(), &pace, b"ab", offset);
-            assert_eq!(refused, Err(UncachedFailure::Write(Errno::FBIG)));
+            let refused = uncached.write(file.as_fd(), None, &pace, b"ab", offset);
+            assert_eq!(refused, Err(Errno::FBIG));
         }
     }
 

@@ -90,7 +90,7 @@ impl Calibrating {
 
     /// Once a second. Begins a calibration in a thread of its own if one is due.
     pub fn look(self: &Arc<Calibrating>, shared: &Arc<PoolParts>) {
-        let requests = shared.counters.requests();
+        let requests = shared.requests();
         let mut own = self.own.lock();
         if own.is_settled {
             return;
@@ -111,13 +111,16 @@ impl Calibrating {
 
     fn run_by_itself(&self, shared: &PoolParts, requests: u64) {
         let pool = shared.id();
-        let is_busy = || shared.counters.requests() != requests;
+        let is_busy = || shared.requests() != requests;
         match self.run(shared, &self.cancel, &is_busy) {
             Ok(_) => tracing::info!(%pool, "pool's disk is calibrated"),
             Err(stopped @ (Stopped::Busy | Stopped::Cancelled)) => {
                 tracing::debug!(%pool, %stopped, "pool's disk is not calibrated yet");
             }
-            Err(stopped) => {
+            Err(stopped @ (Stopped::NoSpace | Stopped::Io(_))) => {
+                tracing::debug!(%pool, %stopped, "pool's disk is not calibrated, and will be tried again");
+            }
+            Err(stopped @ (Stopped::OutOfTime | Stopped::InMemory)) => {
                 tracing::info!(%pool, reason = %stopped, "pool's disk cannot be calibrated, large requests stay buffered");
                 self.own.lock().is_settled = true;
             }

@@ -33,10 +33,3 @@ pub struct Counters {
     pub written_bytes: Counter,
     pub syncs: Counter,
 }
-
-impl Counters {
-    /// Reads, writes and syncs so far.
-    pub fn requests(&self) -> u64 {
-        self.reads.value() + self.writes.value() + self.syncs.value()
-    }
-}

@@ -32,12 +32,11 @@ impl OpenReplica for Handle {
 
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
         let Some(file) = self.check().ok().and_then(|()| self.replica.file().open()) else { return false };
-        if !self.shared.engine.read_resident(file, offset, length as usize, into) {
+        if !self.shared.engine.read_resident(file, self.replica.io(), offset, length as usize, into) {
             return false;
         }
         self.shared.counters.reads.add(1);
         self.shared.counters.read_bytes.add(u64::from(length));
-        self.shared.engine.path().note_hot(self.replica.io(), offset, u64::from(length));
         true
     }
 

@@ -46,6 +46,11 @@ impl LocalPool {
     /// Measures the pool's disk beside whatever else it does, and takes the sizes that follow. Blocks, for about 20 s.
     pub fn calibrate(&self, cancel: &Cancel) -> Result<IoSizes, Stopped> {
         let parts = self.parts();
+        let capabilities = parts.engine.path().capabilities();
+        if !capabilities.uncached && capabilities.direct.is_none() {
+            let reason = "the disk has no mode but buffered, or took no writes when the server was started";
+            return Err(Stopped::Io(std::io::Error::other(reason)));
+        }
         parts.calibrating.run(parts, cancel, &|| false).map(|calibration| calibration.thresholds.into())
     }
 

@@ -225,13 +225,14 @@ impl LocalPool {
             return false;
         }
         self.shared.engine.stop();
-        self.shared.calibrating.stop();
         self.upkeep.stop();
         if let Some(thread) = self.upkeep_thread.lock().take()
             && thread.join().is_err()
         {
             tracing::error!(pool = %self.shared.id(), "upkeep thread panicked");
         }
+        // Nobody begins one any more.
+        self.shared.calibrating.stop();
         true
     }
 
@@ -493,7 +494,7 @@ fn list_files(shared: &PoolParts, mut after: FileId, limit: usize) -> Result<Vec
 fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {
     // A disk that takes no writes cannot be tried, and needs no other way to be read.
     let capabilities = Capabilities::probe(store.root()).unwrap_or_else(|errno| {
-        tracing::debug!(pool = %config.id, %errno, "ways to the disk cannot be tried, I/O is buffered");
+        tracing::info!(pool = %config.id, %errno, "modes of I/O cannot be tried, it is buffered until the next start");
         Capabilities::NONE
     });
     tracing::debug!(pool = %config.id, ?capabilities, policy = %config.io, "ways to the disk");
@@ -508,11 +509,12 @@ fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine
     Engine::start(config, path)
 }
 
-/// Half of what the process may open: the clients' connections need theirs, and a pool that runs into the process's limit
-/// can only say that it is busy.
+/// Half of what the process may open, the second descriptors for direct I/O included: the clients' connections need theirs,
+/// and a pool that runs into the process's limit can only say that it is busy.
 fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = usize::try_from(limit / 2).unwrap_or(usize::MAX).max(1);
+    let half = usize::try_from(limit / 2).unwrap_or(usize::MAX);
+    let share = (half - half / (DIRECT_SHARE + 1)).max(1);
     if open_files_max > share {
         tracing::warn!(%pool, open_files_max, limit, share, "fewer replicas are kept open: raise the limit (ulimit -n)");
     }

@@ -42,6 +42,11 @@ impl PoolParts {
         if self.closed.load(Ordering::Acquire) { Err(PoolError::Offline(self.id())) } else { Ok(()) }
     }
 
+    /// Requests so far, of every kind.
+    pub fn requests(&self) -> u64 {
+        self.engine.jobs() + self.counters.reads.value() + self.counters.writes.value()
+    }
+
     /// Takes the space that `[offset, end)` may need in a file.
     pub fn admit_bytes(&self, extent: Extent, offset: u64, end: u64) -> Result<(), PoolError> {
         let added = self.store.space_for(extent, offset, end);

@@ -18,8 +18,6 @@ mod ranges;
 mod record;
 mod unsynced;
 
-use std::os::fd::BorrowedFd;
-
 use api::{Birth, PoolError, ReplicaFacts, Stability};
 use io_engine::{FileIo, WriteFailure, write};
 use parking_lot::RwLock;
@@ -110,18 +108,9 @@ impl Replica {
         let is_stable = stability != Stability::Unstable;
         let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, is_stable);
         self.note_change(shared);
-        written.map_err(|failure| self.explain(shared, file, failure))?;
+        written.map_err(|failure| explain(shared, failure))?;
         shared.counters.written_bytes.add(data.len() as u64);
         Ok(())
-    }
-
-    fn explain(&self, shared: &PoolParts, file: BorrowedFd<'_>, failure: WriteFailure) -> PoolError {
-        match failure {
-            WriteFailure::Write(errno) => shared.write_failure("write data", errno),
-            // As a sync that failed: the kernel tells it once.
-            WriteFailure::WriteBack(errno) => self.file.record().faults.fail(shared, file, errno),
-            WriteFailure::Busy => PoolError::Busy(shared.id()),
-        }
     }
 
     /// Brings everything written so far, and the replica's name, to the disk.
@@ -201,5 +190,12 @@ impl Replica {
     fn note_change(&self, shared: &PoolParts) {
         self.unsynced.note_write();
         shared.index.note(self.id());
+    }
+}
+
+fn explain(shared: &PoolParts, failure: WriteFailure) -> PoolError {
+    match failure {
+        WriteFailure::Write(errno) => shared.write_failure("write data", errno),
+        WriteFailure::Busy => PoolError::Busy(shared.id()),
     }
 }

@@ -35,7 +35,12 @@ impl Bench {
     /// As the engine does it.
     fn read(&self, offset: u64, length: u32) -> Vec<u8> {
         let reader = Reader::new(Buffers::new(0));
-        match reader.start(self.file.as_fd(), offset, length).unwrap() {
+        let file = self.file.as_fd();
+        let started = match self.path.before_read(file, &self.io, offset, length.into()) {
+            BeforeRead::TryCache => reader.start(file, offset, length),
+            BeforeRead::Cold(pages) => reader.start_cold(file, offset, length, pages),
+        };
+        match started.unwrap() {
             Started::Done(read) => {
                 self.path.note_hot(&self.io, offset, read.data.len() as u64);
                 read.data.to_vec()
@@ -134,6 +139,59 @@ fn a_calibration_takes_large_writes_past_the_cache_and_leaves_hot_reads_in_it() 
     bench.file.read_exact_at(&mut page, 1 << 20).unwrap();
     assert!(bench.read(1 << 20, 256 << 10) == page);
     assert_eq!(bench.counted(Kind::Read, Mode::Buffered, Reason::HotRead), (1, 256 << 10));
+}
+
+/// A try of the page cache that misses starts read-ahead, whose pages count as resident.
+#[test]
+fn a_cold_read_of_a_large_file_that_is_used_once_is_not_taken_for_a_hot_one() {
+    let bench = Bench::new(Policy::Auto);
+    if !bench.has(Mode::Direct) || !bench.path.capabilities().cachestat {
+        println!("skipped: no direct I/O or no count of pages here");
+        return;
+    }
+    let cached_file_bytes_max = 0;
+    bench.path.set_thresholds(Thresholds { cached_file_bytes_max, ..direct_from(64 << 10) });
+    let content = pattern(4 << 20);
+    bench.file.write_all_at(&content, 0).unwrap();
+    bench.forget();
+    for at in (0..4 << 20).step_by(1 << 20) {
+        assert!(bench.read(at, 1 << 20) == content[at as usize..][..1 << 20]);
+    }
+    let modes: Vec<_> =
+        bench.path.counts().iter().map(|count| (count.decision.mode, count.count.bytes)).collect();
+    assert_eq!(
+        modes.iter().filter(|(mode, _)| *mode == Mode::Direct).map(|(_, bytes)| bytes).sum::<u64>(),
+        4 << 20,
+        "{modes:?}"
+    );
+    assert_eq!(
+        splice::cachestat(bench.file.as_fd(), 0, 4 << 20).unwrap().cached,
+        0,
+        "nothing was read ahead"
+    );
+}
+
+#[test]
+fn a_door_that_asks_often_leaves_no_trace_in_the_history() {
+    let bench = Bench::new(Policy::Direct);
+    bench.write(0, &pattern(8192));
+    for _ in 0..100 {
+        bench.path.suits_page_cache(bench.file.as_fd(), &bench.io, ByteRange::new(0, 8192).unwrap());
+    }
+    bench.read(0, 8192);
+    let reuse = bench.io.recorded().last().unwrap().inputs.file.reuse;
+    assert_ne!(reuse, Reuse::Reused);
+    assert_eq!(bench.io.recorded().len(), 2);
+}
+
+#[test]
+fn a_write_past_the_largest_offset_is_refused_before_it_is_recorded() {
+    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    for offset in [OFFSET_MAX, u64::MAX] {
+        let refused = bench.path.write(bench.file.as_fd(), &bench.io, 0, offset, b"ab", false);
+        assert_eq!(refused, Err(WriteFailure::Write(Errno::FBIG)));
+    }
+    assert!(bench.io.recorded().is_empty() && bench.path.counts().iter().next().is_none());
 }
 
 #[test]

@@ -8,9 +8,10 @@ use bytes::{Bytes, BytesMut};
 use types::PoolId;
 
 use super::{Engine, Lane};
-use crate::data_path::DataPath;
+use crate::data_path::{BeforeRead, DataPath};
 use crate::failure::pool_error;
 use crate::file::{Readable, Syncable, Writable};
+use crate::file_io::FileIo;
 use crate::read::{Reader, Started, Unfinished};
 use crate::sync::{Asked, Waiter};
 
@@ -24,7 +25,7 @@ impl Engine {
             return self.submit(Lane::Data, move || {
                 file.load()?;
                 let known = file.known();
-                match start_read(pool, &reader, &file, offset, length)? {
+                match start_read(pool, &reader, &path, &file, offset, length)? {
                     Started::Done(read) => {
                         path.note_hot(file.io(), offset, read.data.len() as u64);
                         file.judge(read, offset, known)
@@ -34,7 +35,7 @@ impl Engine {
             });
         }
         let known = file.known();
-        match start_read(pool, &self.reader, file, offset, length) {
+        match start_read(pool, &self.reader, &self.path, file, offset, length) {
             Err(error) => IoHandle::ready(Err(error)),
             Ok(Started::Done(read)) => {
                 self.path.note_hot(file.io(), offset, read.data.len() as u64);
@@ -51,11 +52,18 @@ impl Engine {
     pub fn read_resident(
         &self,
         file: BorrowedFd<'_>,
+        io: &FileIo,
         offset: u64,
         length: usize,
         into: &mut BytesMut,
     ) -> bool {
-        self.reader.append_resident(file, offset, length, into)
+        let before = self.path.before_read(file, io, offset, length as u64);
+        let is_read =
+            matches!(before, BeforeRead::TryCache) && self.reader.append_resident(file, offset, length, into);
+        if is_read {
+            self.path.note_hot(io, offset, length as u64);
+        }
+        is_read
     }
 
     /// An unstable write is answered before it is synced. Any other write is answered as `FileSync` when it is on disk.
@@ -161,12 +169,17 @@ impl Engine {
 fn start_read<R: Readable>(
     pool: PoolId,
     reader: &Reader,
+    path: &DataPath,
     file: &R,
     offset: u64,
     length: u32,
 ) -> Result<Started, PoolError> {
     let Some(open) = file.open()? else { return Ok(Started::empty()) };
-    reader.start(open, offset, length).map_err(|errno| pool_error(pool, "read data", errno))
+    let started = match path.before_read(open, file.io(), offset, u64::from(length)) {
+        BeforeRead::TryCache => reader.start(open, offset, length),
+        BeforeRead::Cold(pages) => reader.start_cold(open, offset, length, pages),
+    };
+    started.map_err(|errno| pool_error(pool, "read data", errno))
 }
 
 fn finish_read<R: Readable>(

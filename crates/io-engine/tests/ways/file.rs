@@ -69,7 +69,9 @@ impl Ways {
                 );
                 ran
             }
-            (Ran::Uncached, _) => self.uncached.write(self.file.as_fd(), &self.pace, data, offset).unwrap(),
+            (Ran::Uncached, _) => {
+                self.uncached.write(self.file.as_fd(), None, &self.pace, data, offset).unwrap()
+            }
             _ => write_all(self.file.as_fd(), data, offset).map(|()| Ran::Buffered).unwrap(),
         };
         self.count(ran);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use forebay_io_engine::Ran;
 use forebay_io_engine::aligned::AlignedBuffers;
 use forebay_io_engine::range_lock::{LockKind, RangeLocks};
+use forebay_io_engine::reopen::reopen_direct;
 use forebay_io_engine::residency::residency;
 use forebay_io_engine::uncached::{UncachedIo, WritePace};
 use types::ByteRange;
@@ -31,9 +32,11 @@ fn paced(window_bytes: u64) -> (u64, [Duration; 3]) {
         let writer = || {
             let (file, pace) = (tempfile::tempfile_in(&directory).unwrap(), WritePace::default());
             let data = vec![7; WRITE_BYTES];
+            let reopened = reopen_direct(file.as_fd()).unwrap();
+            let other = reopened.as_ref().map(AsFd::as_fd);
             let write = |at| {
                 let begun = Instant::now();
-                io.write(file.as_fd(), &pace, &data, at * WRITE_BYTES as u64).unwrap();
+                io.write(file.as_fd(), other, &pace, &data, at * WRITE_BYTES as u64).unwrap();
                 begun.elapsed()
             };
             let times: Vec<Duration> = (0..WRITES).map(write).collect();
