@@ -3,7 +3,7 @@ the path that requests take to it; `sendfile` is the bound and has no server.
 
 To add a mode of the I/O engine, add a row to `SIDES`, or give its lines as `--with NAME=FILE`.
 """
-import contextlib, json, os, shlex, shutil, subprocess, time
+import contextlib, json, os, shlex, shutil, subprocess, sys, time
 
 from creates.modes import ROOT, binary, built
 from macro.sides import BEFORE
@@ -34,14 +34,20 @@ class OneProcess(servers.Server):
 class ForebayServer(OneProcess):
     def __init__(self, scratch, name, binary, lines):
         super().__init__(scratch, name)
-        self.name, self.binary = name, binary
+        self.name, self.binary, self.data = name, binary, os.path.join(self.home, "data")
         self.config = os.path.join(self.home, "forebay.toml")
         with open(self.config, "w") as f:
             f.write("[http]\nenabled = false\n" + lines)
 
     def command(self):
-        return [self.binary, "up", "--data", os.path.join(self.home, "data"), "--nfs-port", str(self.port), "--pool-port", str(servers.free_port()),
+        return [self.binary, "up", "--data", self.data, "--nfs-port", str(self.port), "--pool-port", str(servers.free_port()),
                 "--no-root-squash", "--config", self.config]
+
+
+    def calibrate(self):
+        """The sizes from which the pool leaves the page cache, measured now."""
+        argv = [self.binary, "pool", "calibrate", "pool-0", "--data", self.data, "--json"]
+        return json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S).stdout)["sizes"]
 
 
 class GaneshaServer(OneProcess):
@@ -98,12 +104,12 @@ class Side:
 
 
 class ForebaySide(Side):
-    def __init__(self, name, lines="", through="pool", binary=None):
-        super().__init__(name, "UNSTABLE: in the pool's page cache until COMMIT. FILE_SYNC: bytes are on disk (fdatasync).", through)
-        self.lines, self.binary = lines, binary
+    def __init__(self, name, lines="", through="pool", binary=None, is_calibrated=False):
+        super().__init__(name, "UNSTABLE: at the pool, and not on disk until COMMIT. FILE_SYNC: bytes are on disk (fdatasync).", through)
+        self.lines, self.binary, self.is_calibrated, self.sizes = lines, binary, is_calibrated, None
 
     def described(self):
-        return dict(super().described(), configuration=self.lines)
+        return dict(super().described(), configuration=self.lines, calibrated=self.sizes)
 
     def missing(self):
         self.binary = os.path.abspath(self.binary or binary())
@@ -111,11 +117,14 @@ class ForebaySide(Side):
 
     def start(self, scratch, started):
         """Sides that differ in the path only share one server, and so its files."""
-        key = (self.binary, self.lines)
+        key = (self.binary, self.lines, self.is_calibrated)
         if key not in started:
             started[key] = ForebayServer(scratch, self.name, self.binary, self.lines)
             started[key].start()
         self.server = started[key]
+        if self.is_calibrated:
+            self.sizes = self.server.calibrate()
+            print("%s: %s" % (self.name, json.dumps(self.sizes)), file=sys.stderr, flush=True)
 
 
 class GaneshaSide(Side):
@@ -177,15 +186,18 @@ class SendfileSide:
 
 
 SIDES = [ForebaySide("forebay"), ForebaySide("forebay-head", through="head"), SendfileSide(), GaneshaSide()]
+# How the engine chooses, for `--modes`. Without a calibration `auto` is buffered.
+MODES = [ForebaySide("calibrated", is_calibrated=True)] + [
+    ForebaySide(mode, '[pools]\nio = "%s"\n' % mode) for mode in ("buffered", "uncached", "direct", "paper", "beegfs")]
 
 
 def chosen(opt):
     """`--before` alone sets two binaries of ours and the bound beside each other. Sides of `--with` always take part."""
     before = [ForebaySide(BEFORE, binary=opt.before)] if opt.before else []
-    wanted = opt.side or (["forebay", "sendfile"] if opt.before else [s.name for s in SIDES])
-    if unknown := set(wanted) - {s.name for s in SIDES}:
+    wanted = opt.side or ([s.name for s in MODES] if opt.modes else ["forebay", "sendfile"] if opt.before else [s.name for s in SIDES])
+    if unknown := set(wanted) - {s.name for s in SIDES + MODES}:
         raise SystemExit("bench/engine: no such side: %s" % " ".join(sorted(unknown)))
-    return [s for s in SIDES if s.name in wanted] + before + [further(text) for text in opt.further]
+    return [s for s in SIDES + MODES if s.name in wanted] + before + [further(text) for text in opt.further]
 
 
 def further(text):
