@@ -65,7 +65,7 @@ struct Rule {
     pool: PoolFacts,
 }
 
-/// What the page cache has of a range.
+/// The part of a range that the page cache has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
     residency: Residency,
