@@ -66,7 +66,8 @@ pub struct Config {
 const SYNC_THREADS: usize = 16;
 const BUFFER_BYTES_MAX: usize = 64 << 20;
 /// One in so many open replicas may have a second descriptor, for direct I/O.
-const DIRECT_SHARE: usize = 4;
+const DIRECT_SHARE: usize = 8;
+const DIRECT_FILES_MAX: usize = 1024;
 const REMOVED_LEN_MAX: usize = 64 << 10;
 /// Each try has waited for a few files to be synced; others may have taken the room that made.
 const ROOM_TRIES_MAX: usize = 16;
@@ -498,7 +499,7 @@ fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine
         Capabilities::NONE
     });
     tracing::debug!(pool = %config.id, ?capabilities, policy = %config.io, "ways to the disk");
-    let path = DataPath::new(config.io, capabilities, open_files_max / DIRECT_SHARE);
+    let path = DataPath::new(config.io, capabilities, (open_files_max / DIRECT_SHARE).min(DIRECT_FILES_MAX));
     let config = EngineConfig {
         pool: config.id,
         data_threads: if config.threads == 0 { io_engine::default_threads() } else { config.threads },
@@ -509,12 +510,11 @@ fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine
     Engine::start(config, path)
 }
 
-/// Half of what the process may open, the second descriptors for direct I/O included: the clients' connections need theirs,
-/// and a pool that runs into the process's limit can only say that it is busy.
+/// Half of what the process may open: the clients' connections need theirs, and a pool that runs into the process's limit
+/// can only say that it is busy.
 fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let half = usize::try_from(limit / 2).unwrap_or(usize::MAX);
-    let share = (half - half / (DIRECT_SHARE + 1)).max(1);
+    let share = usize::try_from(limit / 2).unwrap_or(usize::MAX).max(1);
     if open_files_max > share {
         tracing::warn!(%pool, open_files_max, limit, share, "fewer replicas are kept open: raise the limit (ulimit -n)");
     }
