@@ -47,6 +47,8 @@ class ForebayServer(OneProcess):
     def calibrate(self):
         """The sizes from which the pool leaves the page cache, measured now."""
         argv = [self.binary, "pool", "calibrate", "pool-0", "--data", self.data, "--json"]
+        while not os.path.exists(os.path.join(self.data, "control.sock")):
+            time.sleep(0.1)      # it answers NFS first
         return json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S).stdout)["sizes"]
 
 
