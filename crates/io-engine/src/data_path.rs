@@ -1,8 +1,7 @@
 //! Decides the mode of each request of a pool, runs it, and counts what ran.
 //!
 //! Facts are collected only for requests that some threshold lets past the page cache: a shorter one is buffered whatever
-//! they say, and pays for nothing but the range lock. Writes and the rest of reads block, and run in the
-//! engine's threads.
+//! they say, and pays for nothing but the range lock. Writes and the rest of reads block, and run in the engine's threads.
 //!
 //! Invariant: every write of a file holds the range lock of its pages, whatever its mode. A buffered write beside a direct
 //! one of the same page would make the page dirty while the kernel drops it, which the kernel reports as a lost write.
@@ -32,13 +31,11 @@ use crate::mode::{
 use crate::range_lock::LockRefused;
 use crate::read::{Unfinished, size_of};
 use crate::residency::{self, residency};
-use crate::uncached::UncachedIo;
+use crate::uncached::{UncachedIo, WINDOW_BYTES};
 use crate::write::{OFFSET_MAX, write_all};
 
 /// Of free aligned buffers.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// An uncached writer of a file waits for its last but one stretch of this size.
-const WINDOW_BYTES: u64 = 8 << 20;
 /// A stretch of a file that a door sends by itself is judged by its beginning.
 const JUDGED_BYTES_MAX: u64 = 1 << 20;
 /// Of requests that no fact takes past the page cache.
@@ -149,6 +146,11 @@ impl DataPath {
         };
     }
 
+    /// Whether any request may leave the page cache, so that memory and device matter.
+    pub fn needs_pressure(&self) -> bool {
+        self.bypass_bytes_min.load(Ordering::Relaxed) != u64::MAX
+    }
+
     pub fn counts(&self) -> DecisionSnapshot {
         self.counts.snapshot()
     }
@@ -161,16 +163,12 @@ impl DataPath {
         offset: u64,
         length: u64,
     ) -> BeforeRead {
-        if !self.may_bypass(io, length) {
-            return BeforeRead::TryCache;
+        let pages = self.may_leave_cache(io, length).then(|| self.pages(file, offset, length));
+        match pages {
+            None => BeforeRead::TryCache,
+            Some(pages) if pages.residency == Residency::All && !self.is_forced(io) => BeforeRead::TryCache,
+            Some(pages) => BeforeRead::Cold(pages),
         }
-        let is_forced = matches!(self.policy, Policy::Uncached | Policy::Direct) || io.pinned().is_some();
-        if !is_forced && !self.capabilities.cachestat {
-            return BeforeRead::TryCache;
-        }
-        let pages = self.pages(file, offset, length);
-        let is_resident = pages.residency == Residency::All && !is_forced;
-        if is_resident { BeforeRead::TryCache } else { BeforeRead::Cold(pages) }
     }
 
     /// A read that the page cache served whole.
@@ -204,11 +202,10 @@ impl DataPath {
             return Ok(read);
         }
         let rule = *self.rule.read();
-        let now = Instant::now();
-        let (observed, is_contended) =
-            io.observe(Kind::Read, offset, wanted as u64, now, rule.thresholds.contention);
-        let pages = rest.pages.unwrap_or_default();
-        let inputs = inputs_of_read(&rule, io, (offset, wanted as u64, size), pages, observed, is_contended);
+        let observed =
+            io.observe(Kind::Read, offset, wanted as u64, Instant::now(), rule.thresholds.contention);
+        let inputs =
+            rule.inputs(io, read_of(offset, wanted as u64), size, rest.pages.unwrap_or_default(), observed);
         let decision = decide(&inputs, &rule.thresholds);
         // At most READ_BYTES_MAX, so it fits.
         let length = wanted as u32;
@@ -253,21 +250,32 @@ impl DataPath {
             return Ok(());
         }
         let rule = *self.rule.read();
-        let inputs = self.inputs_of_write(file, io, &rule, size, offset, data, is_stable, now);
+        let address = data.as_ptr().addr() as u64;
+        let request = Request {
+            kind: Kind::Write,
+            offset,
+            length_bytes: length,
+            is_stable,
+            pattern: Pattern::Unknown,
+            memory_alignment_bytes: Some(1 << address.trailing_zeros().min(20)),
+        };
+        let observed = io.observe(Kind::Write, offset, length, now, rule.thresholds.contention);
+        // Behind the end there are no pages.
+        let pages = if offset < size { self.pages(file, offset, length) } else { Pages::NONE };
+        let inputs = rule.inputs(io, request, size, pages, observed);
         let decision = decide(&inputs, &rule.thresholds);
-        let ran = match decision.mode {
-            Mode::Buffered => write_all(file, data, offset).map(|()| Ran::Buffered)?,
-            Mode::Uncached => match io.pace() {
-                Some(pace) => {
-                    let other = self.direct_file(file, io)?.map(|(_, pair)| pair.direct);
-                    self.uncached.write(file, other, pace, data, offset)?
-                }
-                None => write_all(file, data, offset).map(|()| Ran::Buffered)?,
-            },
-            Mode::Direct => match self.direct_file(file, io)? {
-                Some((direct, pair)) => direct.write(pair, data, offset)?,
-                None => write_all(file, data, offset).map(|()| Ran::Buffered)?,
-            },
+        let buffered = || write_all(file, data, offset).map(|()| Ran::Buffered);
+        let direct = match decision.mode {
+            Mode::Buffered => None,
+            Mode::Uncached | Mode::Direct => self.direct_file(file, io)?,
+        };
+        let ran = match (decision.mode, direct, io.pace()) {
+            (Mode::Uncached, other, Some(pace)) => {
+                let other = other.map(|(_, pair)| pair.direct);
+                self.uncached.write(file, other, pace, data, offset)?
+            }
+            (Mode::Direct, Some((direct, pair)), _) => direct.write(pair, data, offset)?,
+            _ => buffered()?,
         };
         self.note(io, inputs, decision, ran, length);
         Ok(())
@@ -277,11 +285,7 @@ impl DataPath {
     /// there.
     pub fn suits_page_cache(&self, file: BorrowedFd<'_>, io: &FileIo, range: ByteRange) -> bool {
         let length = range.length().min(JUDGED_BYTES_MAX);
-        if !self.may_bypass(io, length) {
-            return true;
-        }
-        let is_forced = matches!(self.policy, Policy::Uncached | Policy::Direct) || io.pinned().is_some();
-        if !is_forced && !self.capabilities.cachestat {
+        if !self.may_leave_cache(io, length) {
             return true;
         }
         let Ok(size) = size_of(file) else { return true };
@@ -294,8 +298,19 @@ impl DataPath {
             is_read_after_write_expected: false,
         };
         let pages = self.pages(file, range.offset(), length);
-        let inputs = inputs_of_read(&rule, io, (range.offset(), length, size), pages, observed, false);
+        let inputs = rule.inputs(io, read_of(range.offset(), length), size, pages, (observed, false));
         decide(&inputs, &rule.thresholds).mode == Mode::Buffered
+    }
+
+    /// Whether a read may get another mode than buffered. Without a count of pages only a forced mode does: a cold read
+    /// could not be told from a hot one.
+    fn may_leave_cache(&self, io: &FileIo, length: u64) -> bool {
+        self.may_bypass(io, length) && (self.capabilities.cachestat || self.is_forced(io))
+    }
+
+    /// The mode does not depend on the page cache.
+    fn is_forced(&self, io: &FileIo) -> bool {
+        matches!(self.policy, Policy::Uncached | Policy::Direct) || io.pinned().is_some()
     }
 
     fn may_bypass(&self, io: &FileIo, length: u64) -> bool {
@@ -316,51 +331,6 @@ impl DataPath {
         let Some(direct) = &self.direct else { return Ok(None) };
         let opened = io.direct(file, &self.direct_files, self.direct_files_max)?;
         Ok(opened.map(|opened| (direct, DirectFile { buffered: file, direct: opened })))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "each is a fact of the write")]
-    fn inputs_of_write(
-        &self,
-        file: BorrowedFd<'_>,
-        io: &FileIo,
-        rule: &Rule,
-        size: u64,
-        offset: u64,
-        data: &[u8],
-        is_stable: bool,
-        now: Instant,
-    ) -> Inputs {
-        let length = data.len() as u64;
-        let (observed, is_contended) =
-            io.observe(Kind::Write, offset, length, now, rule.thresholds.contention);
-        // Behind the end there are no pages. Where the kernel does not count them, a look would start read-ahead.
-        let Pages { residency, is_dirty } = match (offset < size, self.capabilities.cachestat) {
-            (false, _) => Pages { residency: Residency::None, is_dirty: false },
-            (true, true) => self.pages(file, offset, length),
-            (true, false) => Pages::default(),
-        };
-        let address = data.as_ptr().addr() as u64;
-        Inputs {
-            request: Request {
-                kind: Kind::Write,
-                offset,
-                length_bytes: length,
-                is_stable,
-                pattern: observed.pattern,
-                memory_alignment_bytes: Some(1 << address.trailing_zeros().min(20)),
-            },
-            file: FileFacts {
-                size_bytes: size,
-                final_size_bytes: None,
-                residency,
-                is_dirty,
-                reuse: observed.reuse,
-                is_contended,
-                is_read_after_write_expected: observed.is_read_after_write_expected,
-                pinned: io.pinned(),
-            },
-            pool: rule.pool,
-        }
     }
 
     fn pages(&self, file: BorrowedFd<'_>, offset: u64, length: u64) -> Pages {
@@ -384,40 +354,52 @@ impl DataPath {
     }
 }
 
+impl Pages {
+    const NONE: Pages = Pages { residency: Residency::None, is_dirty: false };
+}
+
+/// Nothing is known.
 impl Default for Pages {
     fn default() -> Pages {
         Pages { residency: Residency::Unknown, is_dirty: false }
     }
 }
 
-fn inputs_of_read(
-    rule: &Rule,
-    io: &FileIo,
-    (offset, length_bytes, size_bytes): (u64, u64, u64),
-    pages: Pages,
-    observed: Observed,
-    is_contended: bool,
-) -> Inputs {
-    Inputs {
-        request: Request {
-            kind: Kind::Read,
-            offset,
-            length_bytes,
-            is_stable: false,
-            pattern: observed.pattern,
-            memory_alignment_bytes: None,
-        },
-        file: FileFacts {
-            size_bytes,
-            final_size_bytes: None,
-            residency: pages.residency,
-            is_dirty: pages.is_dirty,
-            reuse: observed.reuse,
-            is_contended,
-            is_read_after_write_expected: observed.is_read_after_write_expected,
-            pinned: io.pinned(),
-        },
-        pool: rule.pool,
+impl Rule {
+    /// The pattern of the request is the observed one.
+    fn inputs(
+        &self,
+        io: &FileIo,
+        request: Request,
+        size_bytes: u64,
+        pages: Pages,
+        (observed, is_contended): (Observed, bool),
+    ) -> Inputs {
+        Inputs {
+            request: Request { pattern: observed.pattern, ..request },
+            file: FileFacts {
+                size_bytes,
+                final_size_bytes: None,
+                residency: pages.residency,
+                is_dirty: pages.is_dirty,
+                reuse: observed.reuse,
+                is_contended,
+                is_read_after_write_expected: observed.is_read_after_write_expected,
+                pinned: io.pinned(),
+            },
+            pool: self.pool,
+        }
+    }
+}
+
+fn read_of(offset: u64, length_bytes: u64) -> Request {
+    Request {
+        kind: Kind::Read,
+        offset,
+        length_bytes,
+        is_stable: false,
+        pattern: Pattern::Unknown,
+        memory_alignment_bytes: None,
     }
 }
 

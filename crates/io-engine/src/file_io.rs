@@ -102,6 +102,7 @@ impl FileIo {
     }
 
     /// Writes that had to wait for another one of the same pages.
+    #[cfg(test)]
     pub fn waits(&self) -> u64 {
         self.locks.waits()
     }
