@@ -121,7 +121,7 @@ async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<It
 }
 
 pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
-    // A check writes nothing: no pool is to measure its disk.
+    // With this mode no pool measures its disk by itself: a check writes nothing.
     let mut config = config.clone();
     config.pools.io = pool::IoPolicy::Buffered;
     crate::services::open_services(data, &config, Arc::new(SystemClock::new())).await

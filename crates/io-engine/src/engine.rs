@@ -88,7 +88,7 @@ pub struct Engine {
     /// Shared with reads that load their file first.
     reader: Arc<Reader>,
     path: Arc<DataPath>,
-    /// Jobs that were taken so far.
+    /// Jobs that were asked for so far.
     jobs: AtomicU64,
 }
 
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Jobs that were taken since the start: work of any kind but reads that memory served.
+    /// Jobs that were asked for since the start: work of any kind but reads that memory served.
     pub fn jobs(&self) -> u64 {
         self.jobs.load(Ordering::Relaxed)
     }

@@ -11,7 +11,6 @@ pub struct IoReport {
     /// By kernel and file system.
     pub is_uncached_possible: bool,
     pub is_direct_possible: bool,
-    pub sizes: IoSizes,
     /// Decisions taken since the pool was opened, by kind, mode and reason.
     pub decisions: Vec<DecisionCount>,
 }
@@ -69,7 +68,6 @@ impl LocalPool {
             policy: path.policy(),
             is_uncached_possible: capabilities.uncached,
             is_direct_possible: capabilities.direct.is_some(),
-            sizes: path.thresholds().into(),
             decisions: decisions.collect(),
         }
     }

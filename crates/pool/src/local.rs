@@ -493,12 +493,15 @@ fn list_files(shared: &PoolParts, mut after: FileId, limit: usize) -> Result<Vec
 }
 
 fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {
-    // A disk that takes no writes cannot be tried, and needs no other way to be read.
-    let capabilities = Capabilities::probe(store.root()).unwrap_or_else(|errno| {
-        tracing::info!(pool = %config.id, %errno, "modes of I/O cannot be tried, it is buffered until the next start");
-        Capabilities::NONE
-    });
-    tracing::debug!(pool = %config.id, ?capabilities, policy = %config.io, "ways to the disk");
+    // The trials write a file without a name. A disk that takes no writes cannot be tried.
+    let capabilities = match config.io {
+        Policy::Buffered => Capabilities::NONE,
+        _ => Capabilities::probe(store.root()).unwrap_or_else(|errno| {
+            tracing::info!(pool = %config.id, %errno, "modes of I/O cannot be tried, it is buffered until the next start");
+            Capabilities::NONE
+        }),
+    };
+    tracing::debug!(pool = %config.id, ?capabilities, policy = %config.io, "modes of I/O of the disk");
     let path = DataPath::new(config.io, capabilities, (open_files_max / DIRECT_SHARE).min(DIRECT_FILES_MAX));
     let config = EngineConfig {
         pool: config.id,

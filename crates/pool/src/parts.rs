@@ -44,7 +44,7 @@ impl PoolParts {
 
     /// Requests so far, of every kind.
     pub fn requests(&self) -> u64 {
-        self.engine.jobs() + self.counters.reads.value() + self.counters.writes.value()
+        self.engine.jobs() + self.counters.reads.value()
     }
 
     /// Takes the space that `[offset, end)` may need in a file.

@@ -25,8 +25,11 @@ impl Pressure {
         Pressure { samplers: Mutex::new(Samplers { memory, device }) }
     }
 
-    /// Reads files of the kernel: may block.
+    /// Reads files of the kernel, which may block, if a decision can depend on them.
     pub fn look(&self, path: &DataPath, now: Instant) {
+        if !path.needs_pressure() {
+            return;
+        }
         let mut samplers = self.samplers.lock();
         let memory = samplers.memory.sample(now);
         let latency = samplers.device.as_mut().and_then(|device| device.sample(now).latency());
