@@ -54,8 +54,8 @@ impl Resident {
     }
 }
 
-/// Whether all pages of the range, as far as the file has them, are in the page cache. Pages that
-/// are still being read count. `None`: the kernel, or this file system, cannot tell.
+/// Whether all pages of the range, as far as the file has them, are in the page cache. Pages that are still being read
+/// count. `None`: the kernel, or this file system, cannot tell.
 fn are_all_cached(file: BorrowedFd<'_>, offset: u64, count: u64) -> Option<bool> {
     let size = fstat(file).ok()?.st_size.cast_unsigned();
     let end = (offset + count).min(size);

@@ -125,9 +125,9 @@ Examples:
 pub const POOL_CALIBRATE: &str = "\
 The instance must be running. Run the command as the owner of the data directory.
 
-The measurement takes about 20 s, at the idle priority of I/O, and at most 256 MiB and 1 % of the free space, which it
-gives back. The result is kept in calibration.json in the pool's directory. A pool without one
-measures its disk by itself once it has been idle for 5 minutes. Only pools.io = \"auto\" uses the result.
+The measurement takes up to about 20 s, at the idle priority of I/O, and at most 256 MiB and 1 % of the free space,
+which it gives back. The result is kept in calibration.json in the pool's directory. A pool without one measures its
+disk by itself once it has been idle for 5 minutes. Only pools.io = \"auto\" uses the result.
 
 Examples:
   forebay pool calibrate pool-0";

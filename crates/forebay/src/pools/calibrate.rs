@@ -1,6 +1,5 @@
 //! `forebay pool calibrate`: measures the modes of I/O on a pool's disk, on a running instance.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -67,9 +66,7 @@ impl PoolSizes {
         for row in &self.sizes {
             table.row([row.access.clone(), from(row.uncached_from_bytes), from(row.direct_from_bytes)]);
         }
-        let mut text = String::new();
-        let _ = write!(text, "{}: sizes from which requests leave the page cache\n{table}", self.name);
-        text
+        format!("{}: sizes from which requests leave the page cache\n{table}", self.name)
     }
 }
 
