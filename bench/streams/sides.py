@@ -47,8 +47,10 @@ class ForebayServer(OneProcess):
     def calibrate(self):
         """The sizes from which the pool leaves the page cache, measured now."""
         argv = [self.binary, "pool", "calibrate", "pool-0", "--data", self.data, "--json"]
-        while not os.path.exists(os.path.join(self.data, "control.sock")):
-            time.sleep(0.1)      # it answers NFS first
+        for _ in range(100):      # it answers NFS first
+            if os.path.exists(os.path.join(self.data, "control.sock")):
+                break
+            time.sleep(0.1)
         return json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S).stdout)["sizes"]
 
 
