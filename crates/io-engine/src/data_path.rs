@@ -30,7 +30,7 @@ use crate::mode::{
 };
 use crate::range_lock::LockRefused;
 use crate::read::{Unfinished, size_of};
-use crate::residency::{self, residency};
+use crate::residency::count_pages;
 use crate::uncached::{UncachedIo, WINDOW_BYTES};
 use crate::write::{OFFSET_MAX, write_all};
 
@@ -338,19 +338,13 @@ impl DataPath {
         if !self.capabilities.cachestat {
             return Pages::default();
         }
-        match residency(file, range, true) {
-            Ok(residency::Residency::Counted(counts)) => {
-                let residency = match counts.resident {
-                    0 => Residency::None,
-                    all if all == counts.pages => Residency::All,
-                    part => Residency::Part { resident_bytes: part * page_size() as u64 },
-                };
-                Pages { residency, is_dirty: counts.dirty > 0 }
-            }
-            Ok(residency::Residency::Probed { .. } | residency::Residency::Unknown) | Err(_) => {
-                Pages::default()
-            }
-        }
+        let Ok(counts) = count_pages(file, range) else { return Pages::default() };
+        let residency = match counts.resident {
+            0 => Residency::None,
+            all if all == counts.pages => Residency::All,
+            part => Residency::Part { resident_bytes: part * page_size() as u64 },
+        };
+        Pages { residency, is_dirty: counts.dirty > 0 }
     }
 }
 
