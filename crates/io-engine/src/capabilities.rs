@@ -8,7 +8,8 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, StatxFlags, fstatfs, statx};
-use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite, pwritev2};
+use rustix::io::{Errno, pread, preadv2, pwrite, pwritev2};
+use serde::{Deserialize, Serialize};
 
 use crate::aligned::{AlignedBuffer, AlignedBuffers};
 use crate::reopen::reopen_direct;
@@ -25,7 +26,7 @@ pub struct Capabilities {
 }
 
 /// Both are powers of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectAlignment {
     /// Of the address in memory.
     pub memory_bytes: u32,
@@ -94,7 +95,7 @@ fn can_skip_the_cache(file: BorrowedFd<'_>, buffer: &mut AlignedBuffer) -> bool 
     let written = pwritev2(file, &[std::io::IoSlice::new(buffer.bytes())], 0, DONTCACHE);
     let mut into = [std::io::IoSliceMut::new(buffer.bytes_mut())];
     let is_whole = |moved: Result<usize, Errno>| moved == Ok(PROBE_BYTES);
-    is_whole(written) && is_whole(preadv2(file, &mut into, 0, DONTCACHE | ReadWriteFlags::empty()))
+    is_whole(written) && is_whole(preadv2(file, &mut into, 0, DONTCACHE))
 }
 
 fn direct_alignment(
@@ -155,7 +156,7 @@ fn tried_alignment(direct: BorrowedFd<'_>, buffer: &mut AlignedBuffer) -> Option
 fn works(direct: BorrowedFd<'_>, alignment: DirectAlignment, buffer: &mut AlignedBuffer) -> bool {
     let (from, length) = (alignment.memory_bytes as usize, alignment.offset_bytes as usize);
     let Some(block) = buffer.bytes_mut().get_mut(from..from + length) else {
-        // Both are of the largest size: there is only one block.
+        // The two do not fit behind each other: the first block is used.
         let block = &mut buffer.bytes_mut()[..length];
         return pwrite(direct, &*block, 0) == Ok(length) && pread(direct, block, 0) == Ok(length);
     };

@@ -25,8 +25,8 @@ use crate::direct::{DirectFile, DirectIo};
 use crate::file_io::{FileIo, Recorded};
 use crate::history::Observed;
 use crate::mode::{
-    Decision, DirectAlignment, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Pattern, Policy, PoolFacts,
-    Reason, Request, Residency, Reuse, Thresholds, decide,
+    Decision, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Pattern, Policy, PoolFacts, Reason, Request,
+    Residency, Reuse, Thresholds, decide,
 };
 use crate::range_lock::LockRefused;
 use crate::read::{Unfinished, size_of};
@@ -62,8 +62,8 @@ struct Rule {
     pool: PoolFacts,
 }
 
-/// The part of a range that the page cache has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The part of a range that the page cache has. By default nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     residency: Residency,
     /// Some of it is not on disk.
@@ -352,13 +352,6 @@ impl Pages {
     const NONE: Pages = Pages { residency: Residency::None, is_dirty: false };
 }
 
-/// Nothing is known.
-impl Default for Pages {
-    fn default() -> Pages {
-        Pages { residency: Residency::Unknown, is_dirty: false }
-    }
-}
-
 impl Rule {
     /// The pattern of the request is the observed one.
     fn inputs(
@@ -398,11 +391,7 @@ fn read_of(offset: u64, length_bytes: u64) -> Request {
 }
 
 fn modes_of(capabilities: Capabilities) -> ModeCapabilities {
-    let direct = capabilities.direct.map(|direct| DirectAlignment {
-        memory_bytes: direct.memory_bytes.into(),
-        offset_bytes: direct.offset_bytes.into(),
-    });
-    ModeCapabilities { is_uncached_possible: capabilities.uncached, direct }
+    ModeCapabilities { is_uncached_possible: capabilities.uncached, direct: capabilities.direct }
 }
 
 fn least_bypass(thresholds: &Thresholds) -> u64 {

@@ -11,9 +11,7 @@ mod thresholds;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{
-    DirectAlignment, FileFacts, Inputs, Kind, ModeCapabilities, Pattern, PoolFacts, Request, Residency, Reuse,
-};
+pub use facts::{FileFacts, Inputs, Kind, ModeCapabilities, Pattern, PoolFacts, Request, Residency, Reuse};
 pub use reason::Reason;
 pub use rule::decide;
 pub use thresholds::{ContentionThresholds, Crossover, Policy, Thresholds};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
+use crate::capabilities::DirectAlignment;
 
 /// All that `decide` looks at, thresholds aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,11 +117,4 @@ pub struct ModeCapabilities {
     pub is_uncached_possible: bool,
     /// `None`: the file system refuses `O_DIRECT`.
     pub direct: Option<DirectAlignment>,
-}
-
-/// Multiples that direct I/O must keep, both powers of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DirectAlignment {
-    pub memory_bytes: u64,
-    pub offset_bytes: u64,
 }

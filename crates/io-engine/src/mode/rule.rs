@@ -84,14 +84,16 @@ impl<'a> Asked<'a> {
             None => Some(Reason::DirectUnavailable),
             // A direct read takes the blocks around its range. A write would write bytes of others.
             Some(alignment) if request.kind == Kind::Write => {
-                (!has_whole_block(request.offset, length_bytes, alignment.offset_bytes))
+                (!has_whole_block(request.offset, length_bytes, u64::from(alignment.offset_bytes)))
                     .then_some(Reason::BelowOneBlock)
             }
             Some(_) => None,
         };
         let is_aligned = direct.is_some_and(|alignment| {
-            request.offset.is_multiple_of(alignment.offset_bytes)
-                && request.memory_alignment_bytes.is_none_or(|bytes| bytes >= alignment.memory_bytes)
+            request.offset.is_multiple_of(u64::from(alignment.offset_bytes))
+                && request
+                    .memory_alignment_bytes
+                    .is_none_or(|bytes| bytes >= u64::from(alignment.memory_bytes))
         });
         Asked { inputs, thresholds, length_bytes, class, direct_obstacle, is_aligned }
     }

@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
+use crate::capabilities::DirectAlignment;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// A pool that can do all modes.
 fn capable() -> ModeCapabilities {
-    let direct = Some(DirectAlignment { memory_bytes: 512, offset_bytes: 4 * KIB });
+    let direct = Some(DirectAlignment { memory_bytes: 512, offset_bytes: 4096 });
     ModeCapabilities { is_uncached_possible: true, direct }
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::{option, sample};
 
 use super::super::*;
+use crate::capabilities::DirectAlignment;
 
 /// Lengths and thresholds near each other: powers of two and their neighbours.
 fn size_bytes() -> impl Strategy<Value = u64> {
