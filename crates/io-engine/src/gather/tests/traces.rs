@@ -26,6 +26,7 @@ struct Outcome {
     file_writes: u64,
     file_bytes: u64,
     memory_bytes_max: usize,
+    fragments_max: usize,
 }
 
 /// Makes the writes one after the other, flushes as the pool does, and commits at the end.
@@ -71,6 +72,7 @@ fn replay_with_commits(
             flushes.extend(gather.take_all().flushes);
         }
         outcome.memory_bytes_max = outcome.memory_bytes_max.max(budget.in_use().bytes);
+        outcome.fragments_max = outcome.fragments_max.max(budget.in_use().fragments);
         let (pieces, bytes) = land(&mut gather, flushes);
         outcome.file_writes += pieces;
         outcome.file_bytes += bytes;
@@ -152,6 +154,7 @@ fn single_bytes_far_apart_take_no_memory() {
 fn single_bytes_of_one_extent_stay_within_the_fragments() {
     let limits = GatherLimits { opening_bytes_min: 1, ..GatherLimits::for_memory(64 << 20) };
     let writes = (0..20_000).map(|at: u64| (at * 7919 % 20_000 * 2, 1));
+    let bound = limits.extent_fragments_max;
     let outcome = replay(limits, writes);
-    assert!(outcome.memory_bytes_max <= 1 << 20, "{}", outcome.memory_bytes_max);
+    assert_eq!(outcome.fragments_max, bound);
 }
