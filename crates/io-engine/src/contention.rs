@@ -1,69 +1,26 @@
 //! Whether holders contend for the pages of a file.
 //!
-//! After FAST '24: a file is contended once `conflicts_min` conflicts fall into a sliding window. A conflict is a write
-//! to pages that another holder wrote lately, or a request that waited for the range of another holder. A read after a
-//! write of another holder is none, unless it waited: the page cache serves it best.
-//!
-//! The memory is constant: the last few writes, and the conflicts of the window counted in slots. Deliberately absent:
-//! a lock. A file keeps this beside its range locks and changes it under the same one.
+//! After FAST '24: a file is contended once `conflicts_min` conflicts fall into a sliding window. A conflict is a request
+//! that waited for the range of another one. The memory is constant: the conflicts of the window are counted in slots.
 
 use std::time::{Duration, Instant};
 
-use types::ByteRange;
-
 use crate::mode::ContentionThresholds;
 
-const PAGE_BYTES: u64 = 4096;
-/// Writes that a new one is compared with.
-const RECENT_LEN: usize = 8;
 const SLOTS: usize = 8;
-
-/// A client or an open of it: two requests of one holder do not conflict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Holder(pub u64);
 
 #[derive(Clone, Debug)]
 pub struct Contention {
     conflicts_min: u32,
-    window: Duration,
     conflicts: SlidingCount,
-    recent: [Option<RecentWrite>; RECENT_LEN],
-    /// The place of the oldest of `recent`.
-    oldest: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct RecentWrite {
-    holder: Holder,
-    range: ByteRange,
-    at: Instant,
 }
 
 impl Contention {
     pub fn new(thresholds: ContentionThresholds) -> Contention {
         Contention {
             conflicts_min: thresholds.conflicts_min,
-            window: thresholds.window,
             conflicts: SlidingCount::new(thresholds.window),
-            recent: [None; RECENT_LEN],
-            oldest: 0,
         }
-    }
-
-    /// Takes note of a write. `true`: it conflicts with a recent one.
-    pub fn record_write(&mut self, holder: Holder, range: ByteRange, now: Instant) -> bool {
-        let range = from_page_start(range);
-        let is_conflict = self.recent.iter().flatten().any(|write| {
-            write.holder != holder
-                && write.range.overlaps(range)
-                && now.saturating_duration_since(write.at) < self.window
-        });
-        if is_conflict {
-            self.conflicts.add(now);
-        }
-        self.recent[self.oldest] = Some(RecentWrite { holder, range, at: now });
-        self.oldest = (self.oldest + 1) % RECENT_LEN;
-        is_conflict
     }
 
     /// A request, a read or a write, waited for a range that another holder had.
@@ -74,12 +31,6 @@ impl Contention {
     pub fn is_contended(&mut self, now: Instant) -> bool {
         self.conflicts.count(now) >= self.conflicts_min
     }
-}
-
-/// The range from the start of its first page. Two of these overlap if and only if the ranges share a page.
-fn from_page_start(range: ByteRange) -> ByteRange {
-    let start = range.offset() - range.offset() % PAGE_BYTES;
-    ByteRange::from_bounds(start, range.end()).expect("the start moves away from the end")
 }
 
 /// Events of a sliding window. It never counts an event older than the window, and it may forget one that is older than
@@ -146,74 +97,28 @@ mod tests {
         Contention::new(ContentionThresholds::default())
     }
 
-    fn range(offset: u64, length: u64) -> ByteRange {
-        ByteRange::new(offset, length).unwrap()
-    }
-
     #[test]
-    fn sixteen_conflicts_in_four_seconds_make_a_file_contended_until_the_window_has_passed() {
+    fn sixteen_waits_in_four_seconds_make_a_file_contended_until_the_window_has_passed() {
         let (mut contention, start) = (contention(), Instant::now());
         let mut now = start;
-        // The first write conflicts with none.
-        for turn in 0..16 {
-            assert_eq!(contention.record_write(Holder(turn % 2), range(100, 10), now), turn > 0);
+        for _ in 0..15 {
+            contention.record_wait(now);
             now += SECOND / 10;
             assert!(!contention.is_contended(now));
         }
-        contention.record_write(Holder(0), range(0, 1), now);
+        contention.record_wait(now);
         assert!(contention.is_contended(now));
         assert!(contention.is_contended(start + SECOND * 3));
         assert!(!contention.is_contended(start + SECOND * 6));
-        assert!(
-            !contention.record_write(Holder(1), range(0, 1), start + SECOND * 6),
-            "these are too long ago"
-        );
     }
 
     #[test]
-    fn one_holder_does_not_conflict_with_itself() {
-        let (mut contention, now) = (contention(), Instant::now());
-        for _ in 0..100 {
-            assert!(!contention.record_write(Holder(1), range(0, 1 << 20), now));
-        }
-        assert!(!contention.is_contended(now));
-    }
-
-    #[test]
-    fn holders_of_apart_pages_do_not_conflict_and_those_of_a_shared_page_do() {
-        let (mut contention, now) = (contention(), Instant::now());
-        for turn in 0..100 {
-            assert!(!contention.record_write(Holder(turn), range(turn * PAGE_BYTES, PAGE_BYTES), now));
-        }
-        assert!(!contention.is_contended(now));
-        // IOR-hard: records of 47,008 bytes, one rank after the other.
-        for turn in 0..17 {
-            contention.record_write(Holder(turn), range((1 << 30) + turn * 47_008, 47_008), now);
-        }
-        assert!(contention.is_contended(now));
-    }
-
-    #[test]
-    fn waits_for_ranges_count_as_conflicts() {
-        let (mut contention, now) = (contention(), Instant::now());
-        for _ in 0..15 {
-            contention.record_wait(now);
-        }
-        assert!(!contention.is_contended(now));
-        contention.record_wait(now);
-        assert!(contention.is_contended(now));
-    }
-
-    #[test]
-    fn ranges_at_the_end_of_all_offsets_and_windows_of_no_length_are_taken() {
+    fn a_window_of_no_length_is_taken() {
         let now = Instant::now();
         let none = ContentionThresholds { conflicts_min: 1, window: Duration::ZERO };
         let mut contention = Contention::new(none);
-        for holder in 0..3 {
-            contention.record_write(Holder(holder), range(u64::MAX - 5, u64::MAX), now);
-            contention.record_write(Holder(holder), ByteRange::ALL, now + SECOND);
-        }
-        assert!(!contention.is_contended(now + SECOND * 2));
+        contention.record_wait(now);
+        assert!(!contention.is_contended(now + SECOND));
     }
 
     proptest! {

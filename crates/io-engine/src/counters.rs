@@ -24,7 +24,7 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// Counts at one moment, of one pool or of several together.
+/// The counts of one pool at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionSnapshot([Count; CELLS]);
 
@@ -58,33 +58,9 @@ impl Default for DecisionCounts {
     }
 }
 
-impl Default for DecisionSnapshot {
-    fn default() -> DecisionSnapshot {
-        DecisionSnapshot([Count::default(); CELLS])
-    }
-}
-
 impl DecisionSnapshot {
     pub fn count(&self, kind: Kind, decision: Decision) -> Count {
         self.0[place(kind, decision)]
-    }
-
-    /// Adds the counts of another pool.
-    pub fn merge(&mut self, other: &DecisionSnapshot) {
-        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
-            *ours = Count {
-                operations: ours.operations.saturating_add(theirs.operations),
-                bytes: ours.bytes.saturating_add(theirs.bytes),
-            };
-        }
-    }
-
-    /// The counts since an earlier snapshot of the same pool.
-    pub fn since(&self, earlier: &DecisionSnapshot) -> DecisionSnapshot {
-        DecisionSnapshot(std::array::from_fn(|at| Count {
-            operations: self.0[at].operations.saturating_sub(earlier.0[at].operations),
-            bytes: self.0[at].bytes.saturating_sub(earlier.0[at].bytes),
-        }))
     }
 
     /// The decisions that were taken at least once, ordered by kind, mode and reason.
@@ -154,19 +130,6 @@ mod tests {
         let order = snapshot.iter().map(|found| (found.kind, found.decision.mode, found.decision.reason));
         assert!(order.is_sorted());
         assert_eq!(snapshot.iter().count(), CELLS);
-    }
-
-    #[test]
-    fn pools_are_added_and_the_time_since_a_snapshot_is_the_difference() {
-        let (ours, theirs) = (DecisionCounts::default(), DecisionCounts::default());
-        ours.add(Kind::Read, HOT, 5);
-        theirs.add(Kind::Read, HOT, 7);
-        theirs.add(Kind::Write, LARGE, 9);
-        let earlier = ours.snapshot();
-        let mut sum = earlier.clone();
-        sum.merge(&theirs.snapshot());
-        assert_eq!(sum.count(Kind::Read, HOT), Count { operations: 2, bytes: 12 });
-        assert_eq!(sum.since(&earlier), theirs.snapshot());
     }
 
     #[test]
