@@ -2,10 +2,11 @@
 //!
 //! A pool's way to its disk. Nothing here knows what a replica is; callers hand in files (`file`) and jobs, and get
 //! `api::IoHandle`s. The engine chooses the thread of each step. No blocking call is made on the caller's thread but a
-//! read of resident pages.
-//!
 //! read of resident pages. A request that the page cache does not serve at once is buffered, uncached or direct: `mode`
-//! decides from facts, `data_path` collects the facts and runs the request.
+//! decides from facts, `data_path` collects the facts and runs the request. `calibration` measures from which sizes on a
+//! mode costs less; `pressure` samples memory and device.
+//!
+//! Deliberately absent for now: nothing uses the rules of `gather` (delayed allocation) and `readahead` yet.
 
 pub mod aligned;
 mod buffer;
