@@ -26,13 +26,19 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if there is none. Blocks.
+    /// Makes the directory if there is none. Its name and those of its segments are on disk when this returns. Blocks.
     pub fn open(path: &Path) -> io::Result<Directory> {
+        Directory::open_with(path, durable::sync_directory_of)
+    }
+
+    /// `sync_directory_of` is a parameter for tests.
+    fn open_with(path: &Path, sync_directory_of: impl Fn(&Path) -> io::Result<()>) -> io::Result<Directory> {
         match fs::create_dir(path) {
-            Ok(()) => durable::sync_directory_of(path)?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
         }
+        // A process that was killed before its sync may have made names that only the page cache has.
+        sync_directory_of(path)?;
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
@@ -45,6 +51,7 @@ impl Directory {
                 fs::remove_file(entry.path())?;
             }
         }
+        sync_directory_of(&path.join(PREFIX))?;
         Ok(Directory { path: path.to_owned(), files: Mutex::new(files) })
     }
 
@@ -137,5 +144,37 @@ mod tests {
         }
         assert!(Directory::open(dir.path()).unwrap().segments().unwrap().is_empty());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn every_open_syncs_the_name_of_the_directory_and_then_those_of_its_segments() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let synced = Mutex::new(Vec::new());
+        let sync_directory_of = |name: &Path| {
+            let dir = name.parent().unwrap();
+            synced.lock().push((dir.to_owned(), fs::read_dir(dir).unwrap().count()));
+            Ok(())
+        };
+        let storage = Directory::open_with(&path, sync_directory_of).unwrap();
+        storage.make(1, 4096).unwrap();
+        fs::write(path.join("journal-000002.segment.new"), "a").unwrap();
+        Directory::open_with(&path, sync_directory_of).unwrap();
+        let parent = dir.path().to_owned();
+        let expected = [(parent.clone(), 1), (path.clone(), 0), (parent, 1), (path, 1)];
+        assert_eq!(synced.into_inner(), expected, "a segment that was half made is removed before the sync");
+    }
+
+    #[test]
+    fn a_directory_whose_names_cannot_be_synced_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        for failing in [dir.path(), &path] {
+            let sync_directory_of = |path: &Path| {
+                if path.parent() == Some(failing) { Err(io::Error::other("no sync")) } else { Ok(()) }
+            };
+            assert!(Directory::open_with(&path, sync_directory_of).is_err());
+        }
+        assert!(Directory::open(&path).is_ok());
     }
 }
