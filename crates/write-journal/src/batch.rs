@@ -1,11 +1,13 @@
 //! The records that go to the disk together, and the callers that wait for them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use types::FileId;
 
 use crate::error::JournalError;
-use crate::storage::Storage;
+use crate::storage::{Storage, attempt};
 
-/// Told once, on the thread that led the batch and without a lock.
+/// Told once, on the thread that led the batch and without a lock. If it panics, that is logged and all others are told.
 pub type Waiter = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
 #[derive(Default)]
@@ -45,14 +47,12 @@ impl Batch {
     /// Writes all pieces, then syncs each segment once. Blocks.
     pub fn write(&self, storage: &dyn Storage) -> Result<(), JournalError> {
         for piece in &self.pieces {
-            storage
-                .write_at(piece.segment, piece.offset, &piece.bytes)
-                .map_err(|error| JournalError::failed("write records", error))?;
+            attempt("write records", || storage.write_at(piece.segment, piece.offset, &piece.bytes))?;
         }
         let mut synced = None;
         for piece in &self.pieces {
             if synced.replace(piece.segment) != Some(piece.segment) {
-                storage.sync(piece.segment).map_err(|error| JournalError::failed("sync records", error))?;
+                attempt("sync records", || storage.sync(piece.segment))?;
             }
         }
         Ok(())
@@ -72,7 +72,10 @@ impl Answers {
     pub fn tell(self) {
         for (waiters, outcome) in self.0 {
             for waiter in waiters {
-                waiter(outcome.clone());
+                let outcome = outcome.clone();
+                if catch_unwind(AssertUnwindSafe(|| waiter(outcome))).is_err() {
+                    tracing::error!("waiter of the write journal panicked");
+                }
             }
         }
     }

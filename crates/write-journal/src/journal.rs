@@ -13,7 +13,7 @@ use crate::ledger::{Ledger, Unsettled};
 use crate::record::Record;
 use crate::segment::Header;
 use crate::state::State;
-use crate::storage::Storage;
+use crate::storage::{Storage, attempt};
 
 /// A journal that is open. A record is on disk when its waiter is told `Ok`.
 ///
@@ -219,10 +219,9 @@ impl Journal {
             let segment = InUse { number, first_sequence, salt: state.random.u64() };
             (segment, Header::of_empty_journal(state.instance, &segment))
         };
-        self.storage
-            .write_at(number, 0, &header.encode())
-            .and_then(|()| self.storage.sync(number))
-            .map_err(|error| JournalError::failed("make its records void", error))?;
+        let begin =
+            || self.storage.write_at(number, 0, &header.encode()).and_then(|()| self.storage.sync(number));
+        attempt("make its records void", begin)?;
         let mut state = self.state.lock();
         state.durable = segment.first_sequence - 1;
         state.batch = Batch::default();

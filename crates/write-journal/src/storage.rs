@@ -5,11 +5,14 @@
 //! disk. After a failed one nothing is known.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::JournalError;
 
 /// The unit that a power failure does not tear.
 pub const SECTOR_BYTES: usize = 512;
 
-/// All calls block.
+/// All calls block. A panic in a write or a sync of an open journal is a failure like an error.
 pub trait Storage: Send + Sync {
     /// The numbers of the segments, in any order.
     fn segments(&self) -> io::Result<Vec<u32>>;
@@ -28,4 +31,14 @@ pub trait Storage: Send + Sync {
     fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     fn sync(&self, segment: u32) -> io::Result<()>;
+}
+
+/// Nobody may unwind past those who wait for the outcome.
+pub(crate) fn attempt(
+    operation: &'static str,
+    call: impl FnOnce() -> io::Result<()>,
+) -> Result<(), JournalError> {
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    let outcome = outcome.unwrap_or_else(|_| Err(io::Error::other("the storage panicked")));
+    outcome.map_err(|error| JournalError::failed(operation, error))
 }

@@ -50,6 +50,7 @@ struct Cache {
     is_down: bool,
     segment_syncs_that_fail: u32,
     do_segment_syncs_lie: bool,
+    at_a_segment_sync: Option<Box<dyn FnOnce() + Send>>,
 }
 
 #[derive(Default)]
@@ -173,6 +174,11 @@ impl Disk {
 
     pub fn fail_a_segment_sync(&self) {
         self.0.lock().segment_syncs_that_fail += 1;
+    }
+
+    /// Runs `then` in the next sync of a segment, before it.
+    pub fn at_a_segment_sync(&self, then: impl FnOnce() + Send + 'static) {
+        self.0.lock().at_a_segment_sync = Some(Box::new(then));
     }
 
     /// From now on a sync of a segment does nothing and succeeds.
@@ -306,6 +312,10 @@ impl Storage for Segments {
     }
 
     fn sync(&self, segment: u32) -> io::Result<()> {
+        let then = self.0.0.lock().at_a_segment_sync.take();
+        if let Some(then) = then {
+            then();
+        }
         {
             let mut cache = self.0.0.lock();
             if cache.do_segment_syncs_lie {

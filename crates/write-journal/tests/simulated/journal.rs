@@ -100,16 +100,64 @@ fn a_turn_that_is_given_up_is_told_and_the_next_writes_its_records() {
     assert_eq!(replayed(&bench.disk), [(1, 1), (2, 2)]);
 }
 
-#[test]
-fn a_waiter_that_panics_neither_ends_the_journal_nor_keeps_the_turn() {
-    let bench = Bench::new();
+/// Twelve records, of which the first and the last have a waiter that panics.
+fn append_with_waiters_that_panic(bench: &Bench) -> Turn {
     let record = Record::Remove { file: FileId(1) };
-    let Ok(appended) = bench.journal.append(&record, Box::new(|_| panic!("expected by this test"))) else {
-        panic!("it has room")
-    };
-    let turn = appended.turn.unwrap();
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| turn.lead())).is_err());
+    let mut turn = None;
+    for index in 0..12 {
+        let panics: Waiter = Box::new(|_| panic!("expected by this test"));
+        let waiter = if index % 11 == 0 { panics } else { bench.waiter() };
+        let appended = bench.journal.append(&record, waiter).map_err(|refused| refused.reason).unwrap();
+        turn = turn.or(appended.turn);
+    }
+    turn.unwrap()
+}
+
+#[test]
+fn a_waiter_that_panics_keeps_no_other_untold_nor_the_turn() {
+    let bench = Bench::new();
+    append_with_waiters_that_panic(&bench).lead();
+    assert_eq!(bench.outcomes.lock().len(), 10);
+    assert!(bench.outcomes.lock().iter().all(Result::is_ok));
     bench.write(2, 10).unwrap();
+    assert!(bench.last().is_ok());
+
+    let bench = Bench::new();
+    drop(append_with_waiters_that_panic(&bench));
+    assert_eq!(bench.outcomes.lock().len(), 10);
+    assert!(matches!(bench.last(), Err(JournalError::Abandoned)));
+    bench.write(2, 10).unwrap();
+    assert!(bench.last().is_ok());
+}
+
+#[test]
+fn a_storage_that_panics_fails_the_journal_and_all_who_wait_are_told_once() {
+    let bench = Bench::new();
+    let (_, turn) = bench.append(&Record::Remove { file: FileId(1) }).unwrap();
+    bench.append(&Record::Remove { file: FileId(1) }).unwrap();
+    let (journal, late) = (Arc::clone(&bench.journal), bench.waiter());
+    bench.disk.at_a_segment_sync(move || {
+        assert!(journal.append(&Record::Remove { file: FileId(2) }, late).is_ok());
+        panic!("expected by this test");
+    });
+    turn.unwrap().lead();
+    let outcomes = std::mem::take(&mut *bench.outcomes.lock());
+    assert_eq!(outcomes.len(), 3, "one came while the others were written");
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(JournalError::Failed { .. }))));
+    assert!(matches!(bench.write(3, 10), Err(JournalError::Failed { .. })));
+    for file in [1, 2] {
+        bench.journal.settled(FileId(file), u64::MAX);
+    }
+    bench.journal.void().unwrap();
+    assert!(replayed(&bench.disk).is_empty());
+}
+
+#[test]
+fn a_storage_that_panics_while_records_are_made_void_is_a_failure_of_that_segment() {
+    let bench = Bench::new();
+    bench.disk.at_a_segment_sync(|| panic!("expected by this test"));
+    bench.journal.void().unwrap();
+    bench.write(1, 10).unwrap();
     assert!(bench.last().is_ok());
 }
 
