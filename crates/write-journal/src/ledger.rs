@@ -32,7 +32,6 @@ struct LiveFile {
     unsettled: VecDeque<Span>,
     newest: u64,
     settled_through: u64,
-    noted_through: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +97,7 @@ impl Ledger {
 
     /// The note is on disk.
     pub fn noted(&mut self, file: FileId, through: u64) {
-        let Some(live) = self.files.get_mut(&file) else { return };
-        live.noted_through = live.noted_through.max(through);
-        if live.noted_through >= live.newest {
+        if self.files.get(&file).is_some_and(|live| live.newest <= through) {
             self.files.remove(&file);
             self.to_note.remove(&file);
         }
