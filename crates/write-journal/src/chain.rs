@@ -32,6 +32,7 @@ pub(crate) struct InUse {
 #[derive(Debug)]
 pub(crate) struct Chain {
     segment_bytes: u64,
+    /// Never empty.
     in_use: VecDeque<InUse>,
     free: VecDeque<u32>,
     /// Where the next record goes in the newest segment.
@@ -48,13 +49,9 @@ pub(crate) enum Room {
 }
 
 impl Chain {
-    pub fn new(segment_bytes: u64, free: impl IntoIterator<Item = u32>) -> Chain {
-        Chain {
-            segment_bytes,
-            in_use: VecDeque::new(),
-            free: free.into_iter().collect(),
-            offset: segment_bytes,
-        }
+    pub fn new(segment_bytes: u64, first: InUse, free: impl IntoIterator<Item = u32>) -> Chain {
+        let (in_use, free) = (VecDeque::from([first]), free.into_iter().collect());
+        Chain { segment_bytes, in_use, free, offset: DATA_START }
     }
 
     pub fn room(&self, record_bytes: usize, need: Need) -> Room {
@@ -78,7 +75,7 @@ impl Chain {
         let offset = self.offset;
         self.offset += record_bytes as u64;
         assert!(self.offset <= self.segment_bytes, "room was asked for");
-        (*self.in_use.back().expect("a segment is in use once there was room"), offset)
+        (*self.in_use.back().expect("a segment is always in use"), offset)
     }
 
     /// Records before `replay_from` are dead, and that is on disk.
@@ -97,9 +94,11 @@ impl Chain {
     pub fn usage_bytes(&self) -> (u64, u64) {
         let data_bytes = self.segment_bytes - DATA_START;
         let segments = (self.in_use.len() + self.free.len()) as u64;
-        let full = self.in_use.len().saturating_sub(1) as u64;
-        let newest = if self.in_use.is_empty() { 0 } else { self.offset - DATA_START };
-        (full * data_bytes + newest, segments.saturating_sub(Need::Record.free_min() as u64) * data_bytes)
+        let full = self.in_use.len() as u64 - 1;
+        (
+            full * data_bytes + self.offset - DATA_START,
+            segments.saturating_sub(Need::Record.free_min() as u64) * data_bytes,
+        )
     }
 }
 
@@ -107,6 +106,9 @@ impl Chain {
 mod tests {
     use super::*;
 
+    const FIRST: InUse = InUse { number: 1, first_sequence: 1, salt: 0 };
+
+    /// Fills a segment.
     fn begin(chain: &mut Chain, first_sequence: u64) {
         let Room::NextSegment(number) = chain.room(8000, Need::Record) else { panic!("no room") };
         chain.begin(InUse { number, first_sequence, salt: 0 });
@@ -115,8 +117,8 @@ mod tests {
 
     #[test]
     fn records_leave_two_segments_and_notes_leave_one() {
-        let mut chain = Chain::new(DATA_START + 8000, [1, 2, 3, 4]);
-        begin(&mut chain, 1);
+        let mut chain = Chain::new(DATA_START + 8000, FIRST, [2, 3, 4]);
+        assert_eq!((chain.room(8000, Need::Record), chain.place(8000)), (Room::Here, (FIRST, DATA_START)));
         begin(&mut chain, 2);
         assert_eq!(chain.room(80, Need::Record), Room::None);
         let Room::NextSegment(number) = chain.room(80, Need::Note) else { panic!("no room for notes") };
@@ -128,8 +130,9 @@ mod tests {
 
     #[test]
     fn segments_become_free_oldest_first_and_the_newest_stays() {
-        let mut chain = Chain::new(DATA_START + 8000, [1, 2, 3, 4, 5, 6]);
-        for first in [1, 10, 20] {
+        let mut chain = Chain::new(DATA_START + 8000, FIRST, [2, 3, 4, 5, 6]);
+        chain.place(8000);
+        for first in [10, 20] {
             begin(&mut chain, first);
         }
         chain.free_before(9);

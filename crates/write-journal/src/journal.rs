@@ -86,8 +86,7 @@ impl Journal {
         first: InUse,
         free: Vec<u32>,
     ) -> Arc<Journal> {
-        let mut chain = Chain::new(config.segment_bytes, free);
-        chain.begin(first);
+        let chain = Chain::new(config.segment_bytes, first, free);
         let state = State {
             config,
             instance,
