@@ -12,7 +12,7 @@ pub type Waiter = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// Of one segment each; the order of the records.
+    /// Of one segment each; the order of the records. The thread that writes them has taken them out.
     pub pieces: Vec<Piece>,
     pub bytes: usize,
     /// Sequence and `replay_from` of the last record.
@@ -43,20 +43,20 @@ impl Batch {
         waiters.append(&mut self.barriers);
         waiters
     }
+}
 
-    /// Writes all pieces, then syncs each segment once. Blocks.
-    pub fn write(&self, storage: &dyn Storage) -> Result<(), JournalError> {
-        for piece in &self.pieces {
-            attempt("write records", || storage.write_at(piece.segment, piece.offset, &piece.bytes))?;
-        }
-        let mut synced = None;
-        for piece in &self.pieces {
-            if synced.replace(piece.segment) != Some(piece.segment) {
-                attempt("sync records", || storage.sync(piece.segment))?;
-            }
-        }
-        Ok(())
+/// Writes all pieces, then syncs each segment once. Blocks.
+pub(crate) fn write(pieces: &[Piece], storage: &dyn Storage) -> Result<(), JournalError> {
+    for piece in pieces {
+        attempt("write records", || storage.write_at(piece.segment, piece.offset, &piece.bytes))?;
     }
+    let mut synced = None;
+    for piece in pieces {
+        if synced.replace(piece.segment) != Some(piece.segment) {
+            attempt("sync records", || storage.sync(piece.segment))?;
+        }
+    }
+    Ok(())
 }
 
 /// Waiters with the outcome to tell them.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use types::{FileId, Random};
 
-use crate::batch::{Answers, Batch, Waiter};
+use crate::batch::{self, Batch, Waiter};
 use crate::chain::{Chain, InUse};
 use crate::config::Config;
 use crate::error::JournalError;
 use crate::ledger::{Ledger, Unsettled};
 use crate::record::Record;
 use crate::segment::Header;
-use crate::state::State;
+use crate::state::{Phase, State, Step};
 use crate::storage::{Storage, attempt};
 
 /// A journal that is open. A record is on disk when its waiter is told `Ok`.
@@ -96,10 +96,7 @@ impl Journal {
             batch: Batch::default(),
             next_sequence: first.first_sequence,
             durable: first.first_sequence - 1,
-            is_led: false,
-            is_writing: false,
-            is_writing_notes: false,
-            is_voiding: false,
+            phase: Phase::Rest,
             failure: None,
             buffer: Vec::new(),
         };
@@ -143,8 +140,11 @@ impl Journal {
     }
 
     fn turn(self: &Arc<Journal>, state: &mut State) -> Option<Turn> {
-        let was_led = std::mem::replace(&mut state.is_led, true);
-        (!was_led).then(|| Turn { journal: Arc::clone(self), is_over: false })
+        if !matches!(state.phase, Phase::Rest) {
+            return None;
+        }
+        state.phase = Phase::Led;
+        Some(Turn { journal: Arc::clone(self), is_over: false })
     }
 
     /// The newest record of a live file.
@@ -181,11 +181,9 @@ impl Journal {
             if state.ledger.tail().is_some() {
                 return Err(JournalError::Unsettled);
             }
-            if state.is_led || state.batch.waiting() > 0 {
-                return Err(JournalError::Busy);
-            }
-            state.is_voiding = true;
-            (self.turn(&mut state), state.chain.free().collect::<Vec<_>>())
+            let Some(turn) = self.turn(&mut state) else { return Err(JournalError::Busy) };
+            state.phase = Phase::Voiding;
+            (turn, state.chain.free().collect::<Vec<_>>())
         };
         let mut outcome = Err(JournalError::Full);
         for number in free {
@@ -195,16 +193,14 @@ impl Journal {
             }
         }
         let mut state = self.state.lock();
-        state.is_voiding = false;
+        state.phase = Phase::Led;
         let unwritten = match &outcome {
             Ok(()) => Vec::new(),
             Err(failure) => state.fail(failure.clone()),
         };
         drop(state);
         assert!(unwritten.is_empty(), "nobody waits while records are made void");
-        if let Some(turn) = turn {
-            turn.lead();
-        }
+        turn.lead();
         outcome
     }
 
@@ -229,37 +225,6 @@ impl Journal {
         state.chain.free_before(segment.first_sequence);
         Ok(())
     }
-
-    /// Writes batches until nobody waits.
-    fn lead(&self) {
-        loop {
-            let (batch, answers) = self.state.lock().next_batch();
-            answers.tell();
-            let Some(batch) = batch else { return };
-            let outcome = batch.write(&*self.storage);
-            let answers = self.state.lock().finish(batch, outcome);
-            answers.tell();
-        }
-    }
-
-    /// The turn ends without having been led to its end.
-    fn abandon(&self) {
-        let mut answers = Answers::default();
-        {
-            let mut state = self.state.lock();
-            state.is_led = false;
-            let was_voiding = std::mem::take(&mut state.is_voiding);
-            if std::mem::take(&mut state.is_writing) || was_voiding {
-                let error = std::io::Error::other("the writing thread panicked");
-                let failure = JournalError::failed("write records", error);
-                let waiters = state.fail(failure.clone());
-                answers.add(waiters, Err(failure));
-            } else {
-                answers.add(state.batch.take_waiters(), Err(JournalError::Abandoned));
-            }
-        }
-        answers.tell();
-    }
 }
 
 /// The duty to write the records that wait. Dropping it gives up: all waiters are told `Abandoned`.
@@ -272,15 +237,67 @@ pub struct Turn {
 impl Turn {
     /// Writes and syncs until nobody waits, also for callers that come meanwhile. Blocks.
     pub fn lead(mut self) {
-        self.journal.lead();
-        self.is_over = true;
+        loop {
+            let step = self.journal.state.lock().next_step();
+            match step {
+                Step::Write(pieces) => {
+                    let outcome = batch::write(&pieces, &*self.journal.storage);
+                    let answers = self.journal.state.lock().finish(pieces, outcome);
+                    answers.tell();
+                }
+                Step::Tell(answers) => answers.tell(),
+                Step::End => {
+                    self.is_over = true;
+                    return;
+                }
+            }
+        }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         if !self.is_over {
-            self.journal.abandon();
+            let answers = self.journal.state.lock().abandon();
+            answers.tell();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::directory::Directory;
+    use crate::replay::Replay;
+
+    struct Salts;
+
+    impl Random for Salts {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    #[test]
+    fn a_turn_that_ends_at_the_disk_fails_the_journal_and_tells_all_who_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Arc::new(Directory::open(dir.path()).unwrap());
+        let config = Config { segments: 4, segment_bytes: 2 << 20, ..Config::default() };
+        let journal = Replay::open(storage, [1; 16]).unwrap().finish(config, Arc::new(Salts)).unwrap();
+        let outcomes = Arc::new(Mutex::new(Vec::new()));
+        let append = || {
+            let outcomes = Arc::clone(&outcomes);
+            let waiter = Box::new(move |outcome| outcomes.lock().push(outcome));
+            journal.append(&Record::Remove { file: FileId(1) }, waiter).ok().expect("there is room").turn
+        };
+        let turn = append().expect("nobody leads");
+        assert!(matches!(journal.state.lock().next_step(), Step::Write(_)));
+        assert!(append().is_none(), "it waits behind the batch at the disk");
+        drop(turn);
+        let outcomes = outcomes.lock();
+        assert_eq!(outcomes.len(), 2);
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(JournalError::Failed { .. }))));
+        assert!(journal.failure().is_some());
     }
 }

@@ -22,17 +22,30 @@ pub(crate) struct State {
     pub next_sequence: u64,
     /// The last sequence on disk.
     pub durable: u64,
-    /// A thread has the turn, or is about to take it.
-    pub is_led: bool,
-    /// That thread is at the disk with a batch.
-    pub is_writing: bool,
-    /// That batch has notes.
-    pub is_writing_notes: bool,
-    /// All records are being made void; nothing is taken meanwhile.
-    pub is_voiding: bool,
+    pub phase: Phase,
     pub failure: Option<JournalError>,
     /// A buffer of an earlier batch, used again.
     pub buffer: Vec<u8>,
+}
+
+/// The activity of the thread with the turn; there is one at most.
+pub(crate) enum Phase {
+    /// Nobody has the turn.
+    Rest,
+    /// A thread has the turn, or is about to take it.
+    Led,
+    /// It is at the disk with the pieces of this batch. The rest stays here, so that a panic loses no waiter.
+    Writing(Batch),
+    /// It makes all records void; nothing is taken meanwhile.
+    Voiding,
+}
+
+/// The next step of the thread with the turn.
+pub(crate) enum Step {
+    Write(Vec<Piece>),
+    Tell(Answers),
+    /// Nothing is to be written and nobody waits.
+    End,
 }
 
 impl State {
@@ -59,30 +72,32 @@ impl State {
     pub fn check_open(&self) -> Result<(), JournalError> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),
-            None if self.is_voiding => Err(JournalError::Busy),
+            None if matches!(self.phase, Phase::Voiding) => Err(JournalError::Busy),
             None => Ok(()),
         }
     }
 
     pub fn has_unwritten_notes(&self) -> bool {
-        self.ledger.has_notes() || !self.batch.notes.is_empty() || self.is_writing_notes
+        let is_writing_notes = matches!(&self.phase, Phase::Writing(batch) if !batch.notes.is_empty());
+        self.ledger.has_notes() || !self.batch.notes.is_empty() || is_writing_notes
     }
 
-    /// The next batch, with every note that finds room, and waiters whose notes find none. Without a batch the turn
-    /// ends: nothing is to be written and nobody waits.
-    pub fn next_batch(&mut self) -> (Option<Batch>, Answers) {
-        let mut answers = Answers::default();
+    /// Puts every note that finds room into the batch; the waiters of those that find none are told.
+    pub fn next_step(&mut self) -> Step {
         let noted = if self.failure.is_none() { self.put_notes() } else { Ok(()) };
-        if noted.is_err() {
+        if noted.is_err() && !self.batch.barriers.is_empty() {
+            let mut answers = Answers::default();
             answers.add(std::mem::take(&mut self.batch.barriers), noted);
+            return Step::Tell(answers);
         }
         if self.batch.is_empty() {
-            self.is_led = false;
-            return (None, answers);
+            self.phase = Phase::Rest;
+            return Step::End;
         }
-        let batch = std::mem::take(&mut self.batch);
-        (self.is_writing, self.is_writing_notes) = (true, !batch.notes.is_empty());
-        (Some(batch), answers)
+        let mut batch = std::mem::take(&mut self.batch);
+        let pieces = std::mem::take(&mut batch.pieces);
+        self.phase = Phase::Writing(batch);
+        Step::Write(pieces)
     }
 
     fn put_notes(&mut self) -> Result<(), JournalError> {
@@ -94,24 +109,47 @@ impl State {
         Ok(())
     }
 
-    /// The batch is on disk, or is not.
-    pub fn finish(&mut self, mut batch: Batch, outcome: Result<(), JournalError>) -> Answers {
-        (self.is_writing, self.is_writing_notes) = (false, false);
-        let mut answers = Answers::default();
-        match &outcome {
-            Ok(()) => {
-                if let Some((sequence, replay_from)) = batch.last {
-                    self.durable = sequence;
-                    self.chain.free_before(replay_from);
-                }
-                for (file, through) in &batch.notes {
-                    self.ledger.noted(*file, *through);
-                }
-                self.keep_buffer(&mut batch);
+    /// The pieces of the batch are on disk, or are not.
+    pub fn finish(&mut self, pieces: Vec<Piece>, outcome: Result<(), JournalError>) -> Answers {
+        let Phase::Writing(batch) = &self.phase else { panic!("the thread that writes calls this") };
+        if outcome.is_ok() {
+            if let Some((sequence, replay_from)) = batch.last {
+                self.durable = sequence;
+                self.chain.free_before(replay_from);
             }
-            Err(failure) => answers.add(self.fail(failure.clone()), outcome.clone()),
+            for (file, through) in &batch.notes {
+                self.ledger.noted(*file, *through);
+            }
+            self.keep_buffer(pieces);
         }
-        answers.add(batch.take_waiters(), outcome);
+        self.end_batch(outcome, Phase::Led)
+    }
+
+    /// The thread with the turn ends without having led it to its end.
+    pub fn abandon(&mut self) -> Answers {
+        match self.phase {
+            Phase::Writing(_) | Phase::Voiding => {
+                let error = std::io::Error::other("the writing thread panicked");
+                self.end_batch(Err(JournalError::failed("write records", error)), Phase::Rest)
+            }
+            Phase::Rest | Phase::Led => {
+                self.phase = Phase::Rest;
+                let mut answers = Answers::default();
+                answers.add(self.batch.take_waiters(), Err(JournalError::Abandoned));
+                answers
+            }
+        }
+    }
+
+    /// Of the batch that was at the disk, if there is one. An error is told to the waiters behind it as well.
+    fn end_batch(&mut self, outcome: Result<(), JournalError>, then: Phase) -> Answers {
+        let mut answers = Answers::default();
+        if let Err(failure) = &outcome {
+            answers.add(self.fail(failure.clone()), outcome.clone());
+        }
+        if let Phase::Writing(mut batch) = std::mem::replace(&mut self.phase, then) {
+            answers.add(batch.take_waiters(), outcome);
+        }
         answers
     }
 
@@ -122,10 +160,8 @@ impl State {
         std::mem::take(&mut self.batch).take_waiters()
     }
 
-    fn keep_buffer(&mut self, batch: &mut Batch) {
-        if let Some(piece) =
-            batch.pieces.pop().filter(|piece| piece.bytes.len() <= self.config.batch_bytes_max)
-        {
+    fn keep_buffer(&mut self, mut pieces: Vec<Piece>) {
+        if let Some(piece) = pieces.pop().filter(|piece| piece.bytes.len() <= self.config.batch_bytes_max) {
             self.buffer = piece.bytes;
             self.buffer.clear();
         }
