@@ -2,26 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod journals;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 
-use forebay_write_journal::{Config, Directory, Journal, JournalError, Record, Replay};
+use forebay_write_journal::{Config, Journal, JournalError, Record};
+use journals::{open, start};
 use tempfile::TempDir;
-use types::{FileId, Random};
+use types::FileId;
 
-const INSTANCE: [u8; 16] = [9; 16];
 const PAYLOAD_BYTES: usize = 1000;
-
-struct Salts;
-
-impl Random for Salts {
-    fn fill(&self, bytes: &mut [u8]) {
-        rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty()).unwrap();
-    }
-}
 
 fn config() -> Config {
     Config {
@@ -31,16 +25,6 @@ fn config() -> Config {
         files_max: 1000,
         ..Config::default()
     }
-}
-
-fn open(path: &Path) -> Replay {
-    Replay::open(Arc::new(Directory::open(path).unwrap()), INSTANCE).unwrap()
-}
-
-fn start(path: &Path) -> Arc<Journal> {
-    let mut replay = open(path);
-    replay.by_ref().for_each(|entry| drop(entry.unwrap()));
-    replay.finish(config(), Arc::new(Salts)).unwrap()
 }
 
 /// Appends and leads if asked to. Returns when the record is on disk.
@@ -69,7 +53,7 @@ fn places() -> Vec<TempDir> {
 fn records_of_many_writers_are_replayed_in_order_and_once() {
     for place in places() {
         let path = place.path().join("journal");
-        let journal = start(&path);
+        let journal = start(&path, config());
         std::thread::scope(|scope| {
             for file in 0..8 {
                 let journal = &journal;
@@ -118,7 +102,7 @@ const PATH_VARIABLE: &str = "JOURNAL_OF_THE_APPENDER";
 #[test]
 #[ignore = "the child of the test below"]
 fn appender() {
-    let journal = start(&PathBuf::from(std::env::var_os(PATH_VARIABLE).unwrap()));
+    let journal = start(&PathBuf::from(std::env::var_os(PATH_VARIABLE).unwrap()), config());
     let report = |line: String| std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
     std::thread::scope(|scope| {
         for file in 1..=4u64 {

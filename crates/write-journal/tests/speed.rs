@@ -6,34 +6,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod journals;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use forebay_write_journal::{Config, Directory, Journal, JournalError, Record, Replay, Turn};
+use forebay_write_journal::{Config, Journal, JournalError, Record, Turn};
+use journals::start;
 use rustix::time::{ClockId, clock_gettime};
-use types::{FileId, Random};
+use types::FileId;
 
 const PAYLOAD_BYTES: usize = 4096;
 const RUN_TIME: Duration = Duration::from_secs(2);
-
-struct Salts;
-
-impl Random for Salts {
-    fn fill(&self, bytes: &mut [u8]) {
-        rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty()).unwrap();
-    }
-}
-
-fn start(path: &Path) -> Arc<Journal> {
-    let storage = Arc::new(Directory::open(path).unwrap());
-    let mut replay = Replay::open(storage, [1; 16]).unwrap();
-    replay.by_ref().for_each(|entry| drop(entry.unwrap()));
-    replay.finish(Config::default(), Arc::new(Salts)).unwrap()
-}
 
 /// `lead`: runs a turn, or has it run.
 fn write(journal: &Arc<Journal>, file: u64, lead: &dyn Fn(Turn)) {
@@ -101,7 +88,7 @@ fn appends_of_many_writers() {
             file.sync_data().unwrap();
         });
     }
-    let journal = start(&dir.path().join("journal"));
+    let journal = start(&dir.path().join("journal"), Config::default());
     for writers in [1, 4, 16, 64] {
         measure("journal, a writer leads", writers, |writer, _| write(&journal, writer, &Turn::lead));
     }
