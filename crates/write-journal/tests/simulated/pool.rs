@@ -48,10 +48,14 @@ pub enum Fault {
     AppendFirst,
     /// A file is cut before the record of that is on disk.
     CutFirst,
+    /// A write of an older epoch is appended after a fence.
+    OlderEpoch,
+    /// A replay refuses the writes that are older than the fence in the label.
+    ReplayObeysLabel,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 13] = [
         Fault::NoBarrier,
         Fault::SettleTooFar,
         Fault::SettleUnsynced,
@@ -63,6 +67,8 @@ impl Fault {
         Fault::NoVoid,
         Fault::AppendFirst,
         Fault::CutFirst,
+        Fault::OlderEpoch,
+        Fault::ReplayObeysLabel,
     ];
 }
 
@@ -153,7 +159,7 @@ impl ModelPool {
 
     pub fn write(&mut self, file: u64, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let id = FileId(file);
-        let epoch = fence_of(&self.disk, file);
+        let epoch = if self.fault == Fault::OlderEpoch { 0 } else { fence_of(&self.disk, file) };
         let record = Record::Write { file: id, birth: file, epoch, offset: offset as u64, bytes };
         let change = FileChange::Write { offset, bytes: bytes.to_vec() };
         let change = self.oracle.lock().changed(file, change);
@@ -396,6 +402,12 @@ fn replay(
     }
     for entry in replay.by_ref() {
         let entry = entry.map_err(|error| failed(&error))?;
+        let is_older = |epoch, file: FileId| epoch < fence_of(disk, file.0);
+        if fault == Fault::ReplayObeysLabel
+            && matches!(entry.record(), Record::Write { epoch, file, .. } if is_older(epoch, file))
+        {
+            continue;
+        }
         apply(disk, &entry.record()).map_err(|error| failed(&error))?;
         touched.insert(entry.record().file().0);
     }
