@@ -1,8 +1,9 @@
 //! The journal as the pool uses it: append, settle, wait for notes, make void.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use types::{FileId, Random};
 
 use crate::batch::{self, Batch, Waiter};
@@ -16,6 +17,11 @@ use crate::state::{Phase, State, Step};
 use crate::storage::{Storage, attempt};
 
 /// A journal that is open. A record is on disk when its waiter is told `Ok`.
+///
+/// The first caller that comes while no thread leads gets a [`Turn`]. The turn may be led on the thread that appended, if
+/// that thread may block and holds no lock that a waiter takes. All waiters, its own included, are told on that thread
+/// within `lead`, and `lead` goes on as long as other callers append. So a caller that must answer in time hands the turn
+/// to another thread. A waiter may append, but it must not block.
 ///
 /// Rules for the pool. A file is *live* while [`Journal::is_live`] says so: a replay may bring records of it.
 ///
@@ -48,13 +54,15 @@ pub struct Journal {
     storage: Arc<dyn Storage>,
     /// Locked to place and encode records and to take a batch; never during I/O or while a waiter is told.
     state: Mutex<State>,
+    /// Notified when the phase becomes [`Phase::Rest`].
+    came_to_rest: Condvar,
 }
 
 /// A record that was placed. It is not yet on disk.
 #[must_use]
 pub struct Appended {
     pub sequence: u64,
-    /// If there is one, the caller has it led by a thread that may block. Another caller's turn does the rest.
+    /// If there is one, the caller leads it or has it led, on a thread that may block. `None`: another turn writes the record.
     pub turn: Option<Turn>,
 }
 
@@ -100,7 +108,7 @@ impl Journal {
             failure: None,
             buffer: Vec::new(),
         };
-        Arc::new(Journal { storage, state: Mutex::new(state) })
+        Arc::new(Journal { storage, state: Mutex::new(state), came_to_rest: Condvar::new() })
     }
 
     /// Copies the record and does not block on the disk.
@@ -140,7 +148,7 @@ impl Journal {
     }
 
     fn turn(self: &Arc<Journal>, state: &mut State) -> Option<Turn> {
-        if !matches!(state.phase, Phase::Rest) {
+        if !state.is_at_rest() {
             return None;
         }
         state.phase = Phase::Led;
@@ -173,8 +181,17 @@ impl Journal {
         self.state.lock().failure.clone()
     }
 
+    /// Waits until no thread has the turn, for `timeout` at most, and returns whether that is so. Then nothing is on its way
+    /// to the disk, and every waiter of a turn that was led is told. The next append begins another turn. A timeout of zero
+    /// asks and does not wait. Not for waiters, whose own turn it would wait for. Blocks.
+    pub fn wait_for_rest(&self, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.came_to_rest.wait_while_for(&mut state, |state| !state.is_at_rest(), timeout);
+        state.is_at_rest()
+    }
+
     /// Makes all records void: when this succeeds no replay brings any. For a failed journal and for a clean shutdown.
-    /// Everything must be settled. `Busy`: a thread leads the journal; ask again when it has ended. Blocks.
+    /// Everything must be settled. `Busy`: a thread has the turn; call [`Journal::wait_for_rest`] first. Blocks.
     pub fn void(self: &Arc<Journal>) -> Result<(), JournalError> {
         let (turn, free) = {
             let mut state = self.state.lock();
@@ -246,12 +263,11 @@ impl Turn {
                     answers.tell();
                 }
                 Step::Tell(answers) => answers.tell(),
-                Step::End => {
-                    self.is_over = true;
-                    return;
-                }
+                Step::End => break,
             }
         }
+        self.is_over = true;
+        self.journal.came_to_rest.notify_all();
     }
 }
 
@@ -259,6 +275,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if !self.is_over {
             let answers = self.journal.state.lock().abandon();
+            self.journal.came_to_rest.notify_all();
             answers.tell();
         }
     }

@@ -69,6 +69,10 @@ impl State {
         Ok(sequence)
     }
 
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.phase, Phase::Rest)
+    }
+
     pub fn check_open(&self) -> Result<(), JournalError> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),

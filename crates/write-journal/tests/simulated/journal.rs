@@ -1,6 +1,7 @@
 //! The journal by itself: batches, bounds, room, failures, and what a replay brings.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use forebay_write_journal::{
     Config, Dropped, Journal, JournalError, OpenError, Record, Replay, Storage, Turn, Waiter,
@@ -98,6 +99,46 @@ fn a_turn_that_is_given_up_is_told_and_the_next_writes_its_records() {
     assert!(matches!(bench.last(), Err(JournalError::Abandoned)));
     bench.write(2, 10).unwrap();
     assert_eq!(replayed(&bench.disk), [(1, 1), (2, 2)]);
+}
+
+#[test]
+fn a_journal_is_at_rest_until_a_turn_is_given_and_after_it_ended() {
+    let bench = Bench::new();
+    let is_at_rest = || bench.journal.wait_for_rest(Duration::ZERO);
+    assert!(is_at_rest());
+    let record = Record::Remove { file: FileId(1) };
+    let (_, turn) = bench.append(&record).unwrap();
+    assert!(!is_at_rest());
+    assert!(matches!(bench.journal.void(), Err(JournalError::Unsettled)));
+    bench.journal.settled(FileId(1), 1);
+    assert!(matches!(bench.journal.void(), Err(JournalError::Busy)));
+    drop(turn);
+    assert!(is_at_rest());
+    let (_, turn) = bench.append(&record).unwrap();
+    turn.unwrap().lead();
+    assert!(is_at_rest());
+}
+
+#[test]
+fn a_wait_for_rest_ends_with_the_turn() {
+    for is_led in [true, false] {
+        let bench = Bench::new();
+        let (_, turn) = bench.append(&Record::Remove { file: FileId(1) }).unwrap();
+        let (tell, told) = mpsc::channel();
+        let journal = Arc::clone(&bench.journal);
+        let waits = std::thread::spawn(move || {
+            tell.send(()).unwrap();
+            journal.wait_for_rest(Duration::MAX)
+        });
+        told.recv().unwrap();
+        std::thread::yield_now();
+        if is_led {
+            turn.unwrap().lead()
+        } else {
+            drop(turn)
+        }
+        assert!(waits.join().unwrap());
+    }
 }
 
 /// Twelve records, of which the first and the last have a waiter that panics.
