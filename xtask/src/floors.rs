@@ -67,6 +67,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("http-server", "durable", "files that are replaced are watched in one place"),
     ("http-server", "splice", "the way of files to sockets knows nothing of HTTP"),
     ("pool", "io-engine", "the engine is the pool's own way to its disks"),
+    ("pool", "write-journal", "the journal is a part of the pool"),
     (
         "nfs4-state",
         "file-state",

@@ -67,6 +67,7 @@ pub struct Pools {
     pub threads: u32,
     pub queue_len_max: u32,
     pub io: pool::IoPolicy,
+    pub journal: pool::JournalPlace,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -233,6 +234,7 @@ impl Default for Pools {
             threads: 0,
             queue_len_max: 4_096,
             io: pool::IoPolicy::Auto,
+            journal: pool::JournalPlace::Pool,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `forebay namespace rebuild`: a new namespace in the place of one that is lost, from what the pools have.
 //!
 //! Replicas have the numbers of their files. The names of files are in the pools as of the last description (`naming`).
-//! Everything is read from the pools' directories and nothing in them is changed.
+//! Everything is read from the pools' directories. Nothing in them is changed but for write journals, which are applied.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ::namespace::{Database, FileFacts, Load, SqlNamespace, Stray};
 use anyhow::{Context, Result, bail};
 use api::Description;
-use pool::{Found, KeptDescriptions};
+use pool::{Found, Identity, KeptDescriptions};
 use serde::Serialize;
 use types::{Epoch, FileId, PoolId};
 
@@ -37,7 +37,7 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
     let target = Target::choose(&data, &config)?;
     let meter = Meter::new();
     let shown = Shown::of(&meter, arguments.progress);
-    let found = Inventory::read(&data, &meter)?;
+    let found = Inventory::read(&data, &config, &meter)?;
     if let Database::Postgres(server) = &target.database {
         // Before it is opened, which is a start and would take up what was restored.
         let files = namespace::bulk::discard_unfinished(&server.url)?;
@@ -130,11 +130,14 @@ struct Inventory {
 }
 
 impl Inventory {
-    fn read(data: &DataDir, meter: &Meter) -> Result<Inventory> {
+    fn read(data: &DataDir, config: &Config, meter: &Meter) -> Result<Inventory> {
+        let random: Arc<dyn types::Random> = Arc::new(SystemRandom);
         let mut found =
             Inventory { replicas: Vec::new(), fences: HashMap::new(), kept: Vec::new(), remarks: Vec::new() };
         for number in 0..data.pools {
             let dir = data.pool(number);
+            let identity = Identity { pool: PoolId(number), instance: data.instance };
+            pool::apply_journal(&config.pools.journal, &dir, &identity, &random)?;
             meter.begin_items(format!("reading replicas of {}", PoolId(number)), None);
             found.read_pool(&dir, number, data.instance, meter)?;
         }

@@ -54,6 +54,7 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
             queue_len_max: config.pools.queue_len_max as usize,
             threads: config.pools.threads as usize,
             io: config.pools.io,
+            journal: config.pools.journal.clone(),
             random: Arc::clone(&random),
         })?);
     }

@@ -22,6 +22,8 @@ use crate::read::Reader;
 pub enum Work {
     Open,
     Create,
+    Record,
+    WriteBack,
     Inspect,
     Extend,
     Seek,
@@ -50,6 +52,8 @@ impl Work {
             | Work::Copy => Lane::Data,
             // To find blocks may take long, and a share first writes the pages of its source to the disk.
             Work::Allocate | Work::Deallocate | Work::Share => Lane::Sync,
+            // Both end with a sync, of the write journal or of a file.
+            Work::Record | Work::WriteBack => Lane::Sync,
             Work::Truncate | Work::Remove | Work::SyncNames | Work::Fence | Work::List | Work::Describe => {
                 Lane::Sync
             }
@@ -79,6 +83,16 @@ pub struct EngineConfig {
 /// Threads for data when nothing is configured: twice the cores, at most eight.
 pub fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| (2 * cores.get()).min(8))
+}
+
+/// The duty to answer an [`IoHandle`].
+pub struct Answer<T>(oneshot::Sender<Result<T, PoolError>>);
+
+impl<T> Answer<T> {
+    pub fn give(self, result: Result<T, PoolError>) {
+        // Nobody waits any more if this fails; what was done is done all the same.
+        let _ = self.0.send(result);
+    }
 }
 
 pub struct Engine {
@@ -138,8 +152,7 @@ impl Engine {
     {
         let (answer, handle) = self.answer();
         let run = Box::new(move || {
-            // Nobody waits any more if this fails; the job is done all the same.
-            let _ = answer.send(job());
+            answer.give(job());
         });
         match self.enqueue(lane, run) {
             Ok(()) => handle,
@@ -147,7 +160,19 @@ impl Engine {
         }
     }
 
-    /// For jobs that answer by themselves.
+    /// An answer, and the handle that waits for it. An answer that is dropped is an error to its handle.
+    pub fn answer<T>(&self) -> (Answer<T>, IoHandle<T>) {
+        let (sender, receiver) = oneshot::channel();
+        let reason = "a disk job ended without an answer".to_owned();
+        let dropped = PoolError::Io { pool: self.pool, operation: "finish", reason };
+        (Answer(sender), IoHandle::waiting(receiver, dropped))
+    }
+
+    /// Runs a job that answers by itself, perhaps after its end.
+    pub fn begin(&self, work: Work, job: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
+        self.enqueue(work.lane(), Box::new(job))
+    }
+
     fn enqueue(&self, lane: Lane, job: Job) -> Result<(), PoolError> {
         self.jobs.fetch_add(1, Ordering::Relaxed);
         let queue = match lane {
@@ -158,13 +183,6 @@ impl Engine {
             Refused::Full => PoolError::Busy(self.pool),
             Refused::Stopped => PoolError::Offline(self.pool),
         })
-    }
-
-    /// A sender and the handle that waits for it.
-    fn answer<T>(&self) -> (oneshot::Sender<Result<T, PoolError>>, IoHandle<T>) {
-        let (sender, receiver) = oneshot::channel();
-        let reason = "a disk job ended without an answer".to_owned();
-        (sender, IoHandle::waiting(receiver, PoolError::Io { pool: self.pool, operation: "finish", reason }))
     }
 
     /// Takes no more jobs, runs what is queued, and waits for the threads. Blocks.
@@ -242,8 +260,14 @@ mod tests {
 
     #[test]
     fn long_work_runs_in_the_sync_lane() {
-        use Work::{Allocate, Deallocate, Describe, Fence, List, Remove, Share, SyncNames, Truncate};
-        for work in [Allocate, Deallocate, Share, Truncate, Remove, SyncNames, Fence, List, Describe] {
+        use Work::{
+            Allocate, Deallocate, Describe, Fence, List, Record, Remove, Share, SyncNames, Truncate,
+            WriteBack,
+        };
+        for work in [
+            Allocate, Deallocate, Share, Truncate, Remove, SyncNames, Fence, List, Describe, Record,
+            WriteBack,
+        ] {
             assert_eq!(lane_that_runs(work), "pool-4-sync", "{work:?}");
         }
     }

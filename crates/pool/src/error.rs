@@ -3,8 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use thiserror::Error;
 use types::PoolId;
+
+use crate::disk_error::is_of_the_disk;
 
 #[derive(Debug, Error)]
 pub enum OpenError {
@@ -30,6 +33,14 @@ pub enum OpenError {
     Damaged { path: PathBuf, reason: String },
     #[error("cannot {operation} {}: {error}{}", path.display(), advice(error))]
     Io { operation: &'static str, path: PathBuf, error: io::Error },
+    #[error("write journal in {} fails: {error}", place.display())]
+    Journal { place: PathBuf, error: write_journal::OpenError },
+    #[error(
+        "write journal {} is missing: is its disk mounted? If it is lost for good, remove {} (small writes of the last \
+         minute before the stop may be lost)",
+        place.display(), note.display()
+    )]
+    JournalMissing { place: PathBuf, note: PathBuf },
     #[error("pool index {} fails: {error}", path.display())]
     Index { path: PathBuf, error: rusqlite::Error },
 }
@@ -37,6 +48,17 @@ pub enum OpenError {
 impl OpenError {
     pub fn io(operation: &'static str, path: &Path, error: impl Into<io::Error>) -> OpenError {
         OpenError::Io { operation, path: path.to_owned(), error: error.into() }
+    }
+
+    /// The disk does not take what was to be written, for now.
+    pub fn is_of_disk(&self) -> bool {
+        let error = match self {
+            OpenError::Io { error, .. } => error,
+            OpenError::Journal { error: write_journal::OpenError::Io { error, .. }, .. } => error,
+            _ => return false,
+        };
+        error.raw_os_error().is_some_and(|code| is_of_the_disk(Errno::from_raw_os_error(code)))
+            || matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The data path: what a ticket's holder may do with a replica.
 
 mod ranges;
+mod recorded;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -50,6 +51,9 @@ impl OpenReplica for Handle {
         self.shared.counters.writes.add(1);
         if stability != Stability::Unstable {
             self.shared.counters.syncs.add(1);
+            if self.shared.journal.takes(data.len()) {
+                return self.write_recorded(offset, data);
+            }
         }
         self.shared.engine.write(self.clone(), offset, data, stability)
     }
@@ -63,6 +67,9 @@ impl OpenReplica for Handle {
         }
         self.shared.counters.writes.add(1);
         self.shared.counters.syncs.add(1);
+        if self.shared.journal.takes(data.len()) {
+            return self.write_through_recorded(offset, data);
+        }
         self.shared.engine.write_through(self.clone(), offset, data)
     }
 
@@ -80,8 +87,8 @@ impl OpenReplica for Handle {
             return IoHandle::ready(Err(error));
         }
         self.shared.counters.syncs.add(1);
-        if self.replica.unsynced().is_empty() {
-            // Nothing was written since the pool was opened; what an earlier process wrote, the verifier tells of.
+        if self.replica.unsynced().is_stable() {
+            // Nothing was written past the journal since the pool was opened; what an earlier process wrote, the verifier tells of.
             return IoHandle::ready(Ok(verifier));
         }
         self.shared.engine.sync(self)

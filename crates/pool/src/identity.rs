@@ -12,8 +12,9 @@ use crate::label;
 
 pub const FILE_NAME: &str = "pool.json";
 pub const NEW_FILE_NAME: &str = "pool.json.new";
-/// 2: labels say how long a replica is known to be. 3: and when its file was made.
-pub const VERSION: u64 = 3;
+/// 2: labels say how long a replica is known to be. 3: and when its file was made. 4: a write journal has what the files do
+/// not have yet.
+pub const VERSION: u64 = 4;
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +104,9 @@ mod tests {
     #[test]
     fn a_newer_version_is_refused_before_anything_else_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE_NAME), r#"{"version": 4, "pool": ["new"]}"#).unwrap();
+        fs::write(dir.path().join(FILE_NAME), r#"{"version": 5, "pool": ["new"]}"#).unwrap();
         let error = Identity::read(dir.path()).unwrap_err();
-        assert!(matches!(error, OpenError::NewerVersion { found: 4, known: 3, .. }), "{error}");
+        assert!(matches!(error, OpenError::NewerVersion { found: 5, known: 4, .. }), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use io_engine::calibration::{Cancel, Stopped};
 use io_engine::mode::{Crossover, Kind, Policy, Thresholds};
 
+use crate::journal::JournalReport;
 use crate::local::LocalPool;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct IoReport {
     pub is_direct_possible: bool,
     /// Decisions taken since the pool was opened, by kind, mode and reason.
     pub decisions: Vec<DecisionCount>,
+    /// `None`: the pool has no write journal.
+    pub journal: Option<JournalReport>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,7 @@ impl LocalPool {
             is_uncached_possible: capabilities.uncached,
             is_direct_possible: capabilities.direct.is_some(),
             decisions: decisions.collect(),
+            journal: self.parts().journal.report(),
         }
     }
 }

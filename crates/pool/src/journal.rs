@@ -1,49 +1,212 @@
-//! Whether the pool's file system is an ext4 without a journal. Files on such a one that were synced may be lost when the power
-//! is cut (seen with Linux 6.18), and no sync that a pool could ask for prevents it.
+//! The write journal of a pool: a small stable write is on disk once its record is, and its file follows.
+//!
+//! The rules of [`Journal`] hold here and in `replica`, which writes and appends under one lock. A change that goes past the
+//! journal settles its file before it is answered as stable; so does a cut, which has no record. Removals and fences have
+//! none either: a removal is settled when the directories are synced.
+//!
+//! Parts: `place` (the directory), `replay` (a start), `write_back` (files follow their records).
 
-use std::os::fd::AsFd;
+mod place;
+mod replay;
+mod write_back;
+
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::time::Duration;
 
-use rustix::fs::{fstat, fstatfs, major, minor};
+use ::write_journal::{Journal, JournalError, Record, Turn};
+use api::PoolError;
+use parking_lot::Mutex;
+use types::FileId;
 
-const EXT4: i64 = 0xef53;
+pub use self::place::JournalPlace;
+pub use self::replay::{FILES_MAX, open};
+pub use self::write_back::WriteBack;
+use crate::counters::Counter;
+use crate::error::OpenError;
+use crate::parts::PoolParts;
+use crate::replicas::Replicas;
 
-/// `false` also where nobody says so, as in a container without sysfs.
-pub fn is_missing(root: impl AsFd) -> bool {
-    let Ok(about) = fstatfs(&root) else { return false };
-    about.f_type == EXT4 && fstat(&root).is_ok_and(|stat| lacks_journal(Path::new("/sys"), stat.st_dev))
+/// Told once whether the record is on disk, on a thread that may block.
+pub type Waiter = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
+
+/// The payload of one record. Longer writes are synced with their file: their bytes would be written twice.
+const PAYLOAD_BYTES_MAX: usize = 128 << 10;
+/// Tries to make the records of a journal that failed void, while another thread ends its turn.
+const VOID_TRIES: u32 = 200;
+const VOID_PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Default)]
+pub struct PoolJournal {
+    /// `None`: the pool has none.
+    journal: Option<Arc<Journal>>,
+    /// It failed, and takes nothing until the next start.
+    has_failed: AtomicBool,
+    /// After it failed: no replay brings any of its records. Held while that is brought about.
+    is_void: Mutex<bool>,
+    /// Of the same pool, which outlives all that use this.
+    replicas: OnceLock<Weak<Replicas>>,
+    pub write_back: WriteBack,
+    pub counts: Counts,
 }
 
-/// The driver names the thread that writes the journal, or says that there is none.
-fn lacks_journal(sys: &Path, device: u64) -> bool {
-    let link = sys.join(format!("dev/block/{}:{}", major(device), minor(device)));
-    let Some(name) = link.read_link().ok().and_then(|to| to.file_name().map(ToOwned::to_owned)) else {
-        return false;
-    };
-    let task = std::fs::read_to_string(sys.join("fs/ext4").join(name).join("journal_task"));
-    task.is_ok_and(|task| task.trim() == "<none>")
+#[derive(Default)]
+pub struct Counts {
+    pub records: Counter,
+    pub record_bytes: Counter,
+    /// Writes that were synced with their file because the journal did not take them.
+    pub refused: Counter,
+    /// Syncs of the journal: one answers all records that waited for it.
+    pub syncs: Arc<Counter>,
+    /// Files that were brought to the disk after their records.
+    pub written_back: Counter,
+}
+
+/// The journal as the statistics show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalReport {
+    pub records: u64,
+    pub record_bytes: u64,
+    pub refused: u64,
+    pub syncs: u64,
+    pub written_back: u64,
+    /// Files with records that a restart would apply.
+    pub live_files: u64,
+    pub used_bytes: u64,
+    pub room_bytes: u64,
+    pub has_failed: bool,
+}
+
+impl PoolJournal {
+    /// Before the first use.
+    pub fn attach(&self, replicas: &Arc<Replicas>) {
+        self.replicas.get_or_init(|| Arc::downgrade(replicas));
+    }
+
+    /// Whether a stable write of so many bytes is worth the try.
+    pub fn takes(&self, bytes: usize) -> bool {
+        self.journal.is_some() && bytes <= PAYLOAD_BYTES_MAX && !self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// The waiter is told of the record, if it was taken. Does not block; the turn does.
+    pub fn append(&self, record: &Record<'_>, waiter: Waiter) -> Option<Option<Turn>> {
+        let journal = self.journal.as_ref()?;
+        match journal.append(record, waiter) {
+            Ok(appended) => {
+                self.counts.records.add(1);
+                if let Record::Write { bytes, .. } = record {
+                    self.counts.record_bytes.add(bytes.len() as u64);
+                }
+                self.write_back.note_record(appended.sequence);
+                Some(appended.turn)
+            }
+            Err(refused) => {
+                self.note_refusal(&refused.reason);
+                None
+            }
+        }
+    }
+
+    pub fn note_refusal(&self, reason: &JournalError) {
+        self.counts.refused.add(1);
+        match reason {
+            JournalError::Failed { .. } => self.has_failed.store(true, Ordering::Relaxed),
+            JournalError::Full => self.write_back.hurry(),
+            _ => {}
+        }
+    }
+
+    /// The newest record that a replay may bring of the file.
+    pub fn newest(&self, file: FileId) -> Option<u64> {
+        self.journal.as_ref()?.newest(file)
+    }
+
+    /// All changes of the file whose records go up to `through` are on disk in the file itself.
+    pub fn settled(&self, file: FileId, through: u64) {
+        if let Some(journal) = &self.journal {
+            journal.settled(file, through);
+        }
+    }
+
+    /// Waits until no replay brings what was settled before. Blocks.
+    pub fn barrier(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let (told, outcome) = mpsc::channel();
+        let waiter = Box::new(move |result| drop(told.send(result)));
+        if let Some(turn) = journal.barrier(waiter) {
+            turn.lead();
+        }
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(()),
+            // The thread that led the journal panicked.
+            Err(_) | Ok(Err(JournalError::Failed { .. })) => self.make_void(shared, journal),
+            Ok(Err(error)) => {
+                self.write_back.hurry();
+                tracing::debug!(pool = %shared.id(), %error, "write journal did not take a note");
+                Err(PoolError::Busy(shared.id()))
+            }
+        }
+    }
+
+    /// Brings all files with records to the disk, and makes the records of a journal that failed void. Until that has
+    /// succeeded no change of a file with records is stable.
+    fn make_void(&self, shared: &PoolParts, journal: &Arc<Journal>) -> Result<(), PoolError> {
+        self.has_failed.store(true, Ordering::Relaxed);
+        let mut is_void = self.is_void.lock();
+        if !*is_void {
+            self.settle_all(shared);
+            void(journal).map_err(|error| PoolError::Io {
+                pool: shared.id(),
+                operation: "make the write journal void",
+                reason: error.to_string(),
+            })?;
+            *is_void = true;
+        }
+        Ok(())
+    }
+
+    /// At the pool's end, when nothing is written any more: the next start finds no records. Blocks.
+    pub fn close(&self, shared: &PoolParts) -> Result<(), String> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        if *self.is_void.lock() {
+            return Ok(());
+        }
+        self.settle_all(shared);
+        void(journal).map_err(|error| error.to_string())
+    }
+
+    pub fn report(&self) -> Option<JournalReport> {
+        let usage = self.journal.as_ref()?.usage();
+        let counts = &self.counts;
+        Some(JournalReport {
+            records: counts.records.value(),
+            record_bytes: counts.record_bytes.value(),
+            refused: counts.refused.value(),
+            syncs: counts.syncs.value(),
+            written_back: counts.written_back.value(),
+            live_files: usage.live_files as u64,
+            used_bytes: usage.used_bytes,
+            room_bytes: usage.room_bytes,
+            has_failed: self.has_failed.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// Whether there is one that may have records.
+pub fn is_there(pool_dir: &Path) -> Result<bool, OpenError> {
+    Ok(!place::found(pool_dir)?.is_empty())
+}
+
+fn void(journal: &Arc<Journal>) -> Result<(), JournalError> {
+    for _ in 0..VOID_TRIES {
+        match journal.void() {
+            Err(JournalError::Busy) => std::thread::sleep(VOID_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    Err(JournalError::Busy)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use rustix::fs::makedev;
-
-    use super::*;
-
-    #[test]
-    fn an_ext4_without_a_journal_is_known_by_what_the_driver_says() {
-        let sys = tempfile::tempdir().unwrap();
-        fs::create_dir_all(sys.path().join("dev/block")).unwrap();
-        for (minor, name, task) in [(1, "sda1", "<none>\n"), (2, "sda2", "247\n")] {
-            let link = sys.path().join(format!("dev/block/8:{minor}"));
-            std::os::unix::fs::symlink(format!("../../devices/pci/sda/{name}"), link).unwrap();
-            fs::create_dir_all(sys.path().join("fs/ext4").join(name)).unwrap();
-            fs::write(sys.path().join("fs/ext4").join(name).join("journal_task"), task).unwrap();
-        }
-        assert!(lacks_journal(sys.path(), makedev(8, 1)));
-        assert!(!lacks_journal(sys.path(), makedev(8, 2)));
-        assert!(!lacks_journal(sys.path(), makedev(8, 3)), "no such device");
-    }
-}
+mod tests;

@@ -9,6 +9,8 @@
 //! <dir>/index.clean          there while the pool is closed and its index is as the files
 //! <dir>/descriptions.db      what files were called and whose they were when the pool was last told; nowhere else but
 //!                            in the namespace, and read only when that is lost
+//! <dir>/journal/             small stable writes that their files do not have yet; elsewhere by `pools.journal`
+//! <dir>/journal.place        where it lies then
 //! <dir>/data/ab/cd/<file>    the replicas; file id, instance and fencing epoch in `user.forebay.id`
 //! ```
 //!
@@ -22,6 +24,7 @@ mod database;
 mod descriptions;
 mod disk_error;
 mod error;
+mod ext4_journal;
 mod handle;
 mod identity;
 mod index;
@@ -48,5 +51,6 @@ pub use identity::Identity;
 pub use io::{DecisionCount, IoReport, IoSizes};
 pub use io_engine::calibration::{Cancel, Stopped};
 pub use io_engine::mode::{Crossover, Kind as IoKind, Policy as IoPolicy};
-pub use local::{Config, LocalPool};
+pub use journal::{JournalPlace, JournalReport};
+pub use local::{Config, LocalPool, apply_journal};
 pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, accept_length, expect_length, look, scan};

@@ -29,10 +29,11 @@ use crate::counters::Counters;
 use crate::descriptions::Descriptions;
 use crate::disk_error::is_of_the_disk;
 use crate::error::OpenError;
+use crate::ext4_journal;
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
 use crate::index::Index;
-use crate::journal;
+use crate::journal::{self, JournalPlace};
 use crate::parts::PoolParts;
 use crate::pressure::Pressure;
 use crate::removed::Removed;
@@ -59,6 +60,8 @@ pub struct Config {
     pub threads: usize,
     /// The rule that chooses between buffered, uncached and direct I/O.
     pub io: Policy,
+    /// The directory of the write journal.
+    pub journal: JournalPlace,
     pub random: Arc<dyn Random>,
 }
 
@@ -99,13 +102,17 @@ impl LocalPool {
         identify(dir, &Identity { pool: config.id, instance: config.instance })?;
         let store = Store::new(config.id, config.instance, root)
             .map_err(|errno| OpenError::io("prepare", dir, errno))?;
-        if journal::is_missing(store.root()) {
+        if ext4_journal::is_missing(store.root()) {
             tracing::warn!(
                 pool = %config.id, dir = %dir.display(),
                 "file system is ext4 without a journal: acknowledged data may be lost when the power is cut"
             );
         }
-        let (index, clean) = Index::open(dir)?;
+        let open_files_max = within_process_limit(config.id, config.open_files_max);
+        let journal_files_max = (open_files_max / 2).clamp(1, journal::FILES_MAX);
+        let opened = journal::open(&config.journal, dir, &store, journal_files_max, &config.random)?;
+        let (index, is_clean) = Index::open(dir)?;
+        let clean = is_clean && !opened.has_applied;
         if !clean && let Err(error) = rebuild(dir, &index) {
             index.leave_disk(error)?;
             rebuild(dir, &index)?;
@@ -114,7 +121,6 @@ impl LocalPool {
         space.refresh(store.root());
         let counters = Counters::default();
         counters.replicas.set(index.count()?);
-        let open_files_max = within_process_limit(config.id, config.open_files_max);
         let engine = start_engine(&config, &store, open_files_max);
         let pressure = Pressure::new(store.root());
         let mut verifier = Verifier([0; 8]);
@@ -130,6 +136,8 @@ impl LocalPool {
             store,
             engine,
             calibrating: Arc::new(Calibrating::new(dir.to_owned())),
+            journal: opened.journal,
+            journal_files_max,
             pressure,
             index,
             descriptions,
@@ -142,8 +150,11 @@ impl LocalPool {
         });
         shared.calibrating.load(&shared);
         let replicas = Replicas::new(Arc::clone(&shared), open_files_max);
+        shared.journal.attach(&replicas);
+        let failed = |error| OpenError::io("start", dir, error);
+        shared.journal.write_back.start(&shared, &replicas).map_err(failed)?;
         let upkeep = Arc::new(Upkeep::default());
-        let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
+        let thread = upkeep.start(Arc::clone(&shared)).map_err(failed)?;
         Ok(Arc::new(LocalPool {
             shared,
             replicas,
@@ -206,6 +217,10 @@ impl LocalPool {
         if !self.stop() {
             return;
         }
+        if let Err(reason) = self.shared.journal.close(&self.shared) {
+            tracing::warn!(%pool, reason, "write journal has records that the next start applies");
+            self.shared.index.doubt();
+        }
         match self.shared.index.close(&self.shared.store) {
             Ok(()) => tracing::debug!(%pool, "pool closed"),
             Err(reason) => tracing::warn!(%pool, reason, "pool index is not clean and will be rebuilt"),
@@ -225,6 +240,7 @@ impl LocalPool {
         if self.shared.closed.swap(true, Ordering::AcqRel) {
             return false;
         }
+        self.shared.journal.write_back.stop();
         self.shared.engine.stop();
         self.upkeep.stop();
         if let Some(thread) = self.upkeep_thread.lock().take()
@@ -394,8 +410,16 @@ impl Pool for LocalPool {
         self.shared.check_open()?;
         let (shared, files) = (Arc::clone(&self.shared), files.to_vec());
         let sync = move || {
+            // Before the sync: the removals were before this.
+            let newest: Vec<_> =
+                files.iter().filter_map(|file| Some((*file, shared.journal.newest(*file)?))).collect();
             let synced = shared.store.sync_names(&files);
-            synced.map_err(|errno| shared.write_failure("sync directories", errno))
+            synced.map_err(|errno| shared.write_failure("sync directories", errno))?;
+            if newest.is_empty() {
+                return Ok(());
+            }
+            newest.iter().for_each(|(file, newest)| shared.journal.settled(*file, *newest));
+            shared.journal.barrier(&shared)
         };
         self.shared.engine.run(Work::SyncNames, sync).await
     }
@@ -490,6 +514,24 @@ fn list_files(shared: &PoolParts, mut after: FileId, limit: usize) -> Result<Vec
             return Ok(there);
         }
     }
+}
+
+/// Applies the write journal of a pool that is closed, for programs that read its files by themselves. Whether there were
+/// records. Blocks.
+pub fn apply_journal(
+    journal: &JournalPlace,
+    dir: &Path,
+    expected: &Identity,
+    random: &Arc<dyn Random>,
+) -> Result<bool, OpenError> {
+    if !journal::is_there(dir)? {
+        return Ok(false);
+    }
+    let (root, _lock) = claim(dir)?;
+    identify(dir, expected)?;
+    let store = Store::new(expected.pool, expected.instance, root)
+        .map_err(|errno| OpenError::io("prepare", dir, errno))?;
+    Ok(journal::open(journal, dir, &store, journal::FILES_MAX, random)?.has_applied)
 }
 
 fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {

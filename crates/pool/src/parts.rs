@@ -12,6 +12,7 @@ use crate::calibrating::Calibrating;
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
 use crate::index::Index;
+use crate::journal::PoolJournal;
 use crate::pressure::Pressure;
 use crate::removed::Removed;
 use crate::space::Space;
@@ -22,6 +23,9 @@ pub struct PoolParts {
     pub store: Store,
     pub engine: Engine,
     pub calibrating: Arc<Calibrating>,
+    pub journal: PoolJournal,
+    /// Files that may have records.
+    pub journal_files_max: usize,
     pub pressure: Pressure,
     pub index: Index,
     pub descriptions: Descriptions,

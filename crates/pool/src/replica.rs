@@ -20,9 +20,11 @@ mod unsynced;
 
 use api::{Birth, PoolError, ReplicaFacts, Stability};
 use io_engine::{FileIo, WriteFailure, write};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use types::{Epoch, FileId};
+use write_journal::{Record, Turn};
 
+use crate::journal::Waiter;
 use crate::parts::PoolParts;
 use crate::store::look_at;
 
@@ -37,6 +39,18 @@ pub struct Replica {
     io: FileIo,
     /// Shared by writes; taken alone by truncation, removal and fencing. Before the locks of `file` and `unsynced`.
     ordering: RwLock<()>,
+    /// Whether the journal has the creation of the file. Held while a write is done and its record appended, so that
+    /// overlapping writes have the same order in both. After `ordering`.
+    recording: Mutex<bool>,
+}
+
+/// The outcome of a write that was to be recorded.
+#[must_use]
+pub struct Recorded {
+    /// The waiter is told. Else the write is done and has to be synced, and the waiter is gone.
+    pub is_recorded: bool,
+    /// To be led on a thread that may block.
+    pub turn: Option<Turn>,
 }
 
 impl Replica {
@@ -46,6 +60,7 @@ impl Replica {
             unsynced: Unsynced::default(),
             io: FileIo::default(),
             ordering: RwLock::new(()),
+            recording: Mutex::new(false),
         }
     }
 
@@ -113,9 +128,118 @@ impl Replica {
         Ok(())
     }
 
-    /// Brings everything written so far, and the replica's name, to the disk.
+    /// As [`Replica::write`], and appends a record of it to the journal, if that takes one.
+    pub fn write_recorded(
+        &self,
+        shared: &PoolParts,
+        claim: Claim,
+        offset: u64,
+        data: &[u8],
+        waiter: Waiter,
+    ) -> Result<Recorded, PoolError> {
+        let _ordering = self.ordering.read();
+        let end = offset.saturating_add(data.len() as u64);
+        let extent = self.admit_write(shared, claim, offset, end)?;
+        shared.admit_bytes(extent, offset, end)?;
+        let file = self.file.create(shared)?;
+        let mut has_creation = self.recording.lock();
+        // The disk gets it later, as an unstable write.
+        let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, false);
+        self.unsynced.note_write();
+        shared.index.note(self.id());
+        let recorded = match &written {
+            Ok(()) => self.record(shared, &mut has_creation, (offset, data), waiter),
+            Err(_) => Recorded { is_recorded: false, turn: None },
+        };
+        if !recorded.is_recorded {
+            self.unsynced.note_past();
+        }
+        written.map_err(|failure| explain(shared, failure))?;
+        shared.counters.written_bytes.add(data.len() as u64);
+        Ok(recorded)
+    }
+
+    /// Called with `recording` held.
+    fn record(
+        &self,
+        shared: &PoolParts,
+        has_creation: &mut bool,
+        (offset, bytes): (u64, &[u8]),
+        waiter: Waiter,
+    ) -> Recorded {
+        let (file, record) = (self.id(), self.file.record());
+        let (birth, epoch) = (u64::from(record.birth().0), u64::from(record.fence.epoch().0));
+        let mut recorded = Recorded { is_recorded: false, turn: None };
+        if self.file.is_removed() {
+            return recorded;
+        }
+        // A length that the label states was synced, and the name with it.
+        let is_named = self.unsynced.is_named() || record.is_known_to(1);
+        if !is_named && !*has_creation {
+            if !self.file.is_fresh() {
+                return recorded;
+            }
+            match shared.journal.append(&Record::Create { file, birth, epoch }, Box::new(|_| {})) {
+                None => return recorded,
+                Some(turn) => recorded.turn = turn,
+            }
+            *has_creation = true;
+        }
+        if let Some(turn) =
+            shared.journal.append(&Record::Write { file, birth, epoch, offset, bytes }, waiter)
+        {
+            recorded.is_recorded = true;
+            recorded.turn = recorded.turn.or(turn);
+        }
+        recorded
+    }
+
+    /// A record of a write did not come to the disk: only a sync brings it there.
+    pub fn note_unrecorded(&self) {
+        self.unsynced.note_past();
+    }
+
+    /// Brings everything written so far, and the replica's name, to the disk, and sees to it that no replay goes over it.
     pub fn settle(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        self.unsynced.settle(shared, &self.file)
+        let (past, newest) = self.sync(shared)?;
+        if newest.is_some() {
+            shared.journal.barrier(shared)?;
+        }
+        self.unsynced.note_stable(past);
+        Ok(())
+    }
+
+    /// As [`Replica::settle`] before a note of it is on disk. Returns the changes past the journal that are stable then.
+    pub fn write_back(&self, shared: &PoolParts) -> Result<u64, PoolError> {
+        self.sync(shared).map(|(past, _)| past)
+    }
+
+    fn sync(&self, shared: &PoolParts) -> Result<(u64, Option<u64>), PoolError> {
+        let past = self.unsynced.past();
+        let newest = {
+            // A write that was done before this has its record.
+            let _recording = self.recording.lock();
+            shared.journal.newest(self.id())
+        };
+        self.unsynced.settle(shared, &self.file)?;
+        if let Some(newest) = newest {
+            shared.journal.settled(self.id(), newest);
+        }
+        Ok((past, newest))
+    }
+
+    /// There is no file of it any more that a replay might write to.
+    pub fn is_gone(&self) -> bool {
+        self.file.is_removed() || self.file.is_known_as_orphaned()
+    }
+
+    pub fn is_broken_on_disk(&self) -> bool {
+        self.file.record().faults.is_broken_recorded()
+    }
+
+    /// Before a change without a record, under `ordering` alone.
+    fn settle_records(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        if shared.journal.newest(self.id()).is_some() { self.settle(shared) } else { Ok(()) }
     }
 
     pub fn truncate(&self, shared: &PoolParts, size: u64) -> Result<ReplicaFacts, PoolError> {
@@ -143,6 +267,7 @@ impl Replica {
                 record.check_end(shared, known, before)?;
             }
             if before != size {
+                self.settle_records(shared)?;
                 let cut = record.cut(shared, file, size);
                 self.note_change(shared);
                 cut.map_err(failed)?;
@@ -189,6 +314,7 @@ impl Replica {
     /// Also after a failure, which may have come half-way.
     fn note_change(&self, shared: &PoolParts) {
         self.unsynced.note_write();
+        self.unsynced.note_past();
         shared.index.note(self.id());
     }
 }

@@ -49,6 +49,11 @@ impl Replicas {
         Ok(taken.replica)
     }
 
+    /// The object for the file, if there is one.
+    pub fn find(&self, file: FileId) -> Option<Arc<Replica>> {
+        self.table.find(file)
+    }
+
     /// Forgets a replica that is gone; its holders keep it.
     pub fn drop_replica(&self, replica: &Replica) {
         self.table.drop_replica(replica);

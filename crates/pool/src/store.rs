@@ -6,6 +6,7 @@ mod faults;
 mod names;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use api::Birth;
 use rustix::fs::{
@@ -15,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use types::{FileId, PoolId, Timestamp};
 
-use self::faults::Faults;
+pub use self::faults::Faults;
 use self::names::Names;
 use crate::disk_error::is_of_the_disk;
 use crate::label::{self, Label, LabelError};
@@ -32,7 +33,7 @@ pub struct Store {
     names: Names,
     /// Files may share blocks of this size.
     pub clone_granularity: Option<u32>,
-    pub faults: Faults,
+    pub faults: Arc<Faults>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Store {
             root,
             names: Names::of(about.f_type),
             clone_granularity,
-            faults: Faults::none(),
+            faults: Arc::new(Faults::none()),
         })
     }
 
@@ -290,13 +291,17 @@ impl Store {
     /// The data, and what is needed to read it back: size and extents (fdatasync(2)).
     pub fn sync_data(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         self.faults.of_sync()?;
-        fdatasync(file)
+        fdatasync(file)?;
+        self.faults.note_synced(file);
+        Ok(())
     }
 
     /// The data and everything about the file, also its label.
     pub fn sync_all(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         self.faults.of_sync()?;
-        fsync(file)
+        fsync(file)?;
+        self.faults.note_synced(file);
+        Ok(())
     }
 
     /// The replica's name; the file itself has been synced.

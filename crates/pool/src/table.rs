@@ -82,6 +82,12 @@ impl Table {
         Ok(Taken { replica, to_settle })
     }
 
+    /// The object for the file, if there is one.
+    pub fn find(&self, file: FileId) -> Option<Arc<Replica>> {
+        let shard = self.shard(file).lock();
+        shard.by_file.get(&file).map(|slot| Arc::clone(&shard.slots[*slot].replica))
+    }
+
     /// Forgets a replica that is gone; its holders keep it.
     pub fn drop_replica(&self, replica: &Replica) {
         let mut shard = self.shard(replica.id()).lock();

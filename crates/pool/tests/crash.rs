@@ -25,14 +25,18 @@ fn pattern(file: u64) -> Vec<u8> {
 #[ignore = "run by the test below"]
 async fn the_process_that_is_killed() {
     let dir = std::env::var_os(DIR).expect("run by the test below");
-    let pool = pools::open(dir.as_ref());
+    let pool = pools::open_with_journal(dir.as_ref());
     let last = pool.replicas(FileId(0), usize::MAX).await.unwrap().last().map_or(0, |facts| facts.file.0);
     let mut out = std::io::stdout();
     for file in last + 1.. {
         let replica = pools::writer(&pool, file).await;
         let data = Bytes::from(pattern(file));
-        replica.write_at(0, data, Stability::Unstable).await.unwrap();
-        replica.sync().await.unwrap();
+        if file % 2 == 0 {
+            replica.write_at(0, data, Stability::FileSync).await.unwrap();
+        } else {
+            replica.write_at(0, data, Stability::Unstable).await.unwrap();
+            replica.sync().await.unwrap();
+        }
         let mut said = format!("written {file}\n");
         if file % 5 == 0 {
             pool.fence(&[(FileId(file), Epoch(2))], ANSWER_TIME).await.sole().unwrap();
@@ -40,6 +44,7 @@ async fn the_process_that_is_killed() {
         }
         if file % 7 == 3 {
             pool.remove(&[FileId(file - 2)], ANSWER_TIME).await.sole().unwrap();
+            pool.sync_removals(&[FileId(file - 2)], ANSWER_TIME).await.unwrap();
             said += &format!("removed {}\n", file - 2);
         }
         out.write_all(said.as_bytes()).unwrap();
@@ -84,7 +89,7 @@ async fn acknowledged_writes_fences_and_removals_survive_a_kill() {
                 _ => removed.push(file),
             }
         }
-        let pool = pools::open(dir.path());
+        let pool = pools::open_with_journal(dir.path());
         for (file, epoch) in &written {
             let ticket = |epoch| Ticket {
                 file: FileId(*file),

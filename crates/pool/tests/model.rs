@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use api::{ANSWER_TIME, Advice, Pool, PoolError, Stability};
 use bytes::Bytes;
-use forebay_pool::{IoPolicy, LocalPool};
+use forebay_pool::{IoPolicy, JournalPlace, LocalPool};
 use proptest::prelude::*;
 use types::{ByteRange, FileId};
 
@@ -66,9 +66,12 @@ fn step() -> impl Strategy<Value = Step> {
 /// `None`: removed, for ever. No entry: never written.
 type Model = HashMap<u64, Option<Vec<u8>>>;
 
-async fn run(steps: Vec<Step>, io: IoPolicy) {
+async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace) {
     let dir = tempfile::tempdir().unwrap();
-    let open = || LocalPool::open(forebay_pool::Config { io, ..pools::config(dir.path()) }).unwrap();
+    let open = || {
+        let config = forebay_pool::Config { io, journal: journal.clone(), ..pools::config(dir.path()) };
+        LocalPool::open(config).unwrap()
+    };
     let mut pool = open();
     let mut model = Model::new();
     for step in steps {
@@ -162,7 +165,10 @@ proptest! {
     fn a_pool_is_a_list_of_byte_strings(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for io in [IoPolicy::Auto, IoPolicy::Uncached, IoPolicy::Direct] {
-            runtime.block_on(run(steps.clone(), io));
+            runtime.block_on(run(steps.clone(), io, JournalPlace::Off));
+        }
+        for io in [IoPolicy::Auto, IoPolicy::Direct] {
+            runtime.block_on(run(steps.clone(), io, JournalPlace::Pool));
         }
     }
 }

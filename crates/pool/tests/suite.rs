@@ -1,5 +1,5 @@
-//! The suite of the pool seam on a pool on a local file system: with room for many open files and for few, and with each mode
-//! of I/O where the file system has it.
+//! The suite of the pool seam on a pool on a local file system: with room for many open files and for few, with each mode of
+//! I/O where the file system has it, and with and without a write journal.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,28 +10,33 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::Pool;
-use forebay_pool::{IoPolicy, LocalPool};
+use forebay_pool::{IoPolicy, JournalPlace, LocalPool};
 use rustix::fs::statfs;
 use rustix::io::{ReadWriteFlags, preadv2};
 use testkit::pool_suite::PoolUnderTest;
 
 /// `IO`: a place in [`IoPolicy::ALL`].
-struct Local<const OPEN_FILES_MAX: usize, const IO: usize> {
+struct Local<const OPEN_FILES_MAX: usize, const IO: usize, const JOURNAL: bool> {
     dir: tempfile::TempDir,
     pool: Arc<LocalPool>,
 }
 
-fn open<const OPEN_FILES_MAX: usize, const IO: usize>(dir: &tempfile::TempDir) -> Arc<LocalPool> {
+fn open<const OPEN_FILES_MAX: usize, const IO: usize, const JOURNAL: bool>(
+    dir: &tempfile::TempDir,
+) -> Arc<LocalPool> {
     let mut config = pools::config(dir.path());
     config.io = IoPolicy::ALL[IO];
+    config.journal = if JOURNAL { JournalPlace::Pool } else { JournalPlace::Off };
     config.open_files_max = OPEN_FILES_MAX;
     LocalPool::open(config).unwrap()
 }
 
-impl<const OPEN_FILES_MAX: usize, const IO: usize> PoolUnderTest for Local<OPEN_FILES_MAX, IO> {
+impl<const OPEN_FILES_MAX: usize, const IO: usize, const JOURNAL: bool> PoolUnderTest
+    for Local<OPEN_FILES_MAX, IO, JOURNAL>
+{
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let pool = open::<OPEN_FILES_MAX, IO>(&dir);
+        let pool = open::<OPEN_FILES_MAX, IO, JOURNAL>(&dir);
         Local { dir, pool }
     }
 
@@ -50,7 +55,7 @@ impl<const OPEN_FILES_MAX: usize, const IO: usize> PoolUnderTest for Local<OPEN_
 
     fn restart(&mut self) {
         self.pool.close();
-        self.pool = open::<OPEN_FILES_MAX, IO>(&self.dir);
+        self.pool = open::<OPEN_FILES_MAX, IO, JOURNAL>(&self.dir);
     }
 }
 
@@ -79,21 +84,33 @@ fn the_places_are_those_of_the_policies() {
 }
 
 mod roomy {
-    testkit::pool_suite!(super::Local<1024, { super::AUTO }>);
+    testkit::pool_suite!(super::Local<1024, { super::AUTO }, false>);
 }
 
 mod cramped {
-    testkit::pool_suite!(super::Local<3, { super::AUTO }>);
+    testkit::pool_suite!(super::Local<3, { super::AUTO }, false>);
 }
 
 mod uncached {
-    testkit::pool_suite!(super::Local<1024, { super::UNCACHED }>);
+    testkit::pool_suite!(super::Local<1024, { super::UNCACHED }, false>);
 }
 
 mod direct {
-    testkit::pool_suite!(super::Local<1024, { super::DIRECT }>);
+    testkit::pool_suite!(super::Local<1024, { super::DIRECT }, false>);
 }
 
 mod direct_and_cramped {
-    testkit::pool_suite!(super::Local<3, { super::DIRECT }>);
+    testkit::pool_suite!(super::Local<3, { super::DIRECT }, false>);
+}
+
+mod journal {
+    testkit::pool_suite!(super::Local<1024, { super::AUTO }, true>);
+}
+
+mod journal_and_cramped {
+    testkit::pool_suite!(super::Local<3, { super::AUTO }, true>);
+}
+
+mod journal_and_direct {
+    testkit::pool_suite!(super::Local<1024, { super::DIRECT }, true>);
 }

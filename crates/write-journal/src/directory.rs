@@ -26,7 +26,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if there is none. Its name and those of its segments are on disk when this returns. Blocks.
+    /// Makes the directory if there is none. Its name and those of its segments are on disk when this returns. On a file system
+    /// that is read-only it can be read. Blocks.
     pub fn open(path: &Path) -> io::Result<Directory> {
         Directory::open_with(path, durable::sync_directory_of)
     }
@@ -45,10 +46,12 @@ impl Directory {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             if let Some(segment) = number(name, SUFFIX) {
-                let file = OpenOptions::new().read(true).write(true).open(entry.path())?;
-                files.insert(segment, Arc::new(file));
+                files.insert(segment, Arc::new(open_segment(&entry.path())?));
             } else if number(name, NEW_SUFFIX).is_some() {
-                fs::remove_file(entry.path())?;
+                match fs::remove_file(entry.path()) {
+                    Err(error) if error.kind() != ErrorKind::ReadOnlyFilesystem => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
             }
         }
         sync_directory_of(&path.join(PREFIX))?;
@@ -61,6 +64,13 @@ impl Directory {
 
     fn path_of(&self, segment: u32, suffix: &str) -> PathBuf {
         self.path.join(format!("{PREFIX}{segment:06}{suffix}"))
+    }
+}
+
+fn open_segment(path: &Path) -> io::Result<File> {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => File::open(path),
+        opened => opened,
     }
 }
 

@@ -101,6 +101,7 @@ fn open_local(id: PoolId) -> (tempfile::TempDir, Arc<LocalPool>) {
         queue_len_max: 1024,
         threads: 2,
         io: pool::IoPolicy::default(),
+        journal: pool::JournalPlace::Off,
         random: Arc::new(Numbers),
     };
     let pool = LocalPool::open(config).unwrap();

@@ -510,6 +510,7 @@ mod tests {
             queue_len_max: 16,
             threads: 1,
             io: pool::IoPolicy::default(),
+            journal: pool::JournalPlace::Off,
             random: Arc::new(SystemRandom),
         });
         let pool = pool.unwrap();

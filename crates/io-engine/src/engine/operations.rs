@@ -85,7 +85,7 @@ impl Engine {
         // On Linux fdatasync(2) covers size and extents, and a file has no other attributes to speak of.
         let (answer, handle) = self.answer();
         let tell = move |synced: Result<Verifier, PoolError>| {
-            let _ = answer.send(synced.map(|_| Stability::FileSync));
+            answer.give(synced.map(|_| Stability::FileSync));
         };
         match self.enqueue_through(file, offset, data, |_| {}, tell) {
             Ok(()) => handle,
@@ -98,10 +98,10 @@ impl Engine {
         let (of_written, written) = self.answer();
         let (of_synced, synced) = self.answer();
         let tell_written = move |result: Result<(), PoolError>| {
-            let _ = of_written.send(result.map(|()| Stability::Unstable));
+            of_written.give(result.map(|()| Stability::Unstable));
         };
         let tell_synced = move |result: Result<Verifier, PoolError>| {
-            let _ = of_synced.send(result);
+            of_synced.give(result);
         };
         match self.enqueue_through(file, offset, data, tell_written, tell_synced) {
             Ok(()) => WriteThrough { written, synced },
@@ -117,10 +117,22 @@ impl Engine {
         let verifier = file.verifier();
         let (answer, handle) = self.answer();
         let tell = move |synced: Result<(), PoolError>| {
-            let _ = answer.send(synced.map(|()| verifier));
+            answer.give(synced.map(|()| verifier));
         };
         self.enqueue_sync(file, Box::new(tell));
         handle
+    }
+
+    /// As [`Engine::sync`], and tells the outcome on a thread of the engine.
+    pub fn sync_and_tell<S: Syncable>(&self, file: &S, tell: Waiter) {
+        self.enqueue_sync(file, tell);
+    }
+
+    /// The same in the caller's thread, which may block, unless another one's sync covers it.
+    pub fn sync_here<S: Syncable>(&self, file: S, tell: Waiter) {
+        if leads(self.pool, &file, tell) {
+            lead(file);
+        }
     }
 
     /// A sync without an answer.

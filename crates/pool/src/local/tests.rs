@@ -24,6 +24,7 @@ pub fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
         queue_len_max: 64,
         threads: 1,
         io: Policy::default(),
+        journal: JournalPlace::Off,
         random: Arc::new(Fixed),
     };
     LocalPool::open(config).unwrap()

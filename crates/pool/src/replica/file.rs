@@ -28,6 +28,8 @@ pub struct ReplicaFile {
     /// The file was as long as it should be at this look of the pool at its disk.
     whole_at: AtomicU64,
     removed: AtomicBool,
+    /// It was made through this object, so that nothing of it was on disk before.
+    fresh: AtomicBool,
     /// Somebody else than the head has removed the file that is open.
     orphaned: AtomicBool,
     /// Held while the file is looked for or made. After `ordering`.
@@ -42,6 +44,7 @@ impl ReplicaFile {
             loaded: AtomicBool::new(false),
             whole_at: AtomicU64::new(0),
             removed: AtomicBool::new(false),
+            fresh: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             opening: Mutex::new(()),
         }
@@ -70,6 +73,10 @@ impl ReplicaFile {
 
     pub fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    pub fn is_fresh(&self) -> bool {
+        self.fresh.load(Ordering::Acquire)
     }
 
     /// Nothing of it comes to the disk. A ticket that knows of its bytes finds them missing.
@@ -173,7 +180,10 @@ impl ReplicaFile {
         }
         let made = shared.store.create(self.id());
         let (file, fresh) = made.map_err(|errno| shared.write_failure("make a replica", errno))?;
-        if !fresh {
+        if fresh {
+            forget_records(shared, self.id())?;
+            self.fresh.store(true, Ordering::Release);
+        } else {
             // Only an unfinished one may be there, for a labelled one would have been found.
             self.verify_label(shared, file.as_fd())?;
         }
@@ -304,6 +314,13 @@ impl ReplicaFile {
     pub fn facts_of_none(&self, size: u64) -> ReplicaFacts {
         ReplicaFacts { file: self.id(), birth: self.record.birth(), size, space_used: 0, modified: None }
     }
+}
+
+/// Of a replica of the same file that somebody else than the head has removed: no replay brings its bytes to the new one.
+fn forget_records(shared: &PoolParts, file: FileId) -> Result<(), PoolError> {
+    let Some(newest) = shared.journal.newest(file) else { return Ok(()) };
+    shared.journal.settled(file, newest);
+    shared.journal.barrier(shared)
 }
 
 fn is_regular(file: BorrowedFd<'_>) -> Result<bool, Errno> {

@@ -20,6 +20,9 @@ pub struct Unsynced {
     /// Writes done, and those of them that a sync has covered.
     written: AtomicU64,
     synced: AtomicU64,
+    /// Changes done that the journal does not have, and those of them that no restart takes back.
+    past: AtomicU64,
+    stable: AtomicU64,
     gate: SyncGate,
     /// Held while the disk is asked for a sync, until what it tells is remembered. After `ordering`.
     syncing: Mutex<()>,
@@ -41,15 +44,45 @@ impl Unsynced {
         &self.gate
     }
 
+    /// All is on disk, and a restart leaves it so.
     pub fn is_empty(&self) -> bool {
+        self.is_synced() && self.is_stable()
+    }
+
+    fn is_synced(&self) -> bool {
         // `synced` first: it never passes `written`.
         let synced = self.synced.load(Ordering::Acquire);
         synced == self.written.load(Ordering::Acquire)
     }
 
+    /// A sync has nothing to do: the rest is in the journal.
+    pub fn is_stable(&self) -> bool {
+        let stable = self.stable.load(Ordering::Acquire);
+        stable == self.past.load(Ordering::Acquire)
+    }
+
+    pub fn is_named(&self) -> bool {
+        self.named.load(Ordering::Acquire)
+    }
+
     /// Counted after the bytes are in the page cache and before the write is answered.
     pub fn note_write(&self) {
         self.written.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// As [`Unsynced::note_write`], of one that the journal does not have.
+    pub fn note_past(&self) {
+        self.past.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Changes past the journal so far.
+    pub fn past(&self) -> u64 {
+        self.past.load(Ordering::Acquire)
+    }
+
+    /// So many changes past the journal are on disk, and no replay goes over them.
+    pub fn note_stable(&self, past: u64) {
+        self.stable.fetch_max(past, Ordering::AcqRel);
     }
 
     /// Brings everything written so far, and the replica's name, to the disk.
@@ -100,7 +133,7 @@ impl Unsynced {
         };
         synced.map_err(|errno| match scope {
             // No data can have been lost.
-            Scope::Label if self.is_empty() => shared.write_failure("write a label", errno),
+            Scope::Label if self.is_synced() => shared.write_failure("write a label", errno),
             _ => replica.record().faults.fail(shared, file, errno),
         })
     }

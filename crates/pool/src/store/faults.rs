@@ -1,5 +1,7 @@
 //! Disk faults that a test injects. Outside tests there are none.
 
+use std::os::fd::BorrowedFd;
+
 use rustix::io::Errno;
 
 #[cfg(test)]
@@ -21,15 +23,23 @@ impl Faults {
     pub fn of_open(&self) -> Result<(), Errno> {
         Ok(())
     }
+
+    pub fn note_synced(&self, _file: BorrowedFd<'_>) {}
+
+    pub fn of_journal(&self) -> Result<(), Errno> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod injected {
+    use std::collections::HashMap;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use parking_lot::Mutex;
+    use rustix::fs::fstat;
 
-    use super::Errno;
+    use super::{BorrowedFd, Errno};
 
     #[derive(Default)]
     pub struct Faults {
@@ -40,6 +50,9 @@ mod injected {
         pub read_only: AtomicBool,
         /// Run by the next sync while it waits for the disk.
         pub in_next_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+        /// The bytes of each file as of its last sync, by inode: all that a power cut leaves.
+        pub on_disk: Mutex<Option<HashMap<u64, Vec<u8>>>>,
+        pub fail_journal: AtomicBool,
     }
 
     impl Faults {
@@ -59,6 +72,20 @@ mod injected {
 
         pub fn of_open(&self) -> Result<(), Errno> {
             if self.read_only.load(Ordering::SeqCst) { Err(Errno::ROFS) } else { Ok(()) }
+        }
+
+        pub fn note_synced(&self, file: BorrowedFd<'_>) {
+            if let Some(on_disk) = &mut *self.on_disk.lock() {
+                let stat = fstat(file).expect("it is open");
+                let mut bytes = vec![0; usize::try_from(stat.st_size).expect("it is small")];
+                rustix::io::pread(file, &mut bytes, 0).expect("it can be read");
+                on_disk.insert(stat.st_ino, bytes);
+            }
+        }
+
+        /// Of a write or a sync of the write journal.
+        pub fn of_journal(&self) -> Result<(), Errno> {
+            if self.fail_journal.load(Ordering::SeqCst) { Err(Errno::IO) } else { Ok(()) }
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::layout::{DATA, FAN_OUT, ReplicaPlace};
 /// creation is in the same or an earlier transaction of their log, and logs are written in order. On others the
 /// directories are synced as POSIX asks for. ext4 without a journal, and ext2, have ext4's number. There a power cut takes
 /// files that were synced (Linux 6.18), also where their directories were, so that syncing these is of no use; the pool warns
-/// of it (`journal`).
+/// of it (`ext4_journal`).
 const NAMES_FOLLOW_FILES: &[FsWord] = &[0xef53, 0x5846_5342, 0x9123_683e];
 
 pub struct Names {

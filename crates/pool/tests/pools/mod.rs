@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::{OpenReplica, Pool, Ticket, TicketMode};
-use forebay_pool::{Config, LocalPool};
+use forebay_pool::{Config, JournalPlace, LocalPool};
 use types::{Epoch, FileId, PoolId, Random};
 
 pub const ID: PoolId = PoolId(3);
@@ -37,12 +37,17 @@ pub fn config(dir: &Path) -> Config {
         queue_len_max: 1024,
         threads: 2,
         io: forebay_pool::IoPolicy::default(),
+        journal: JournalPlace::Off,
         random: Arc::new(Chance),
     }
 }
 
 pub fn open(dir: &Path) -> Arc<LocalPool> {
     LocalPool::open(config(dir)).unwrap()
+}
+
+pub fn open_with_journal(dir: &Path) -> Arc<LocalPool> {
+    LocalPool::open(Config { journal: JournalPlace::Pool, ..config(dir) }).unwrap()
 }
 
 pub async fn writer(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {

@@ -66,6 +66,14 @@ pub const POOLS: &[Key] = &[
          uncached, direct: this mode, where kernel and file system have it. paper: the thresholds of autoIO (FAST '24), 32 KiB \
          and 2 MiB. beegfs: direct from 512 KiB.",
     ),
+    choice(
+        "pools.journal",
+        "\"pool\"",
+        &["pool", "off", "/path/of/a/directory"],
+        "Directory of the write journals, which take small stable writes (up to 128 KiB) with one sync for all that wait. \
+         pool: in the directory of each pool. A path: below it, a directory for each pool; a faster disk answers sooner, and \
+         what it has is lost with it. off: each small write is synced with its file.",
+    ),
 ];
 
 pub const TICKET_KEYS: &[Key] = &[

@@ -1,0 +1,320 @@
+//! The start: records of the last run are applied to their files, and the journal begins anew.
+//!
+//! A file that is not there is made only if its creation is in the journal too. Records of a replica that somebody put in
+//! its place are left alone, and told. Applied twice the outcome is the same, so a start that is killed is repeated.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use ::write_journal::{Config, Directory, Entry, Journal, Record, Replay, Storage, Summary};
+use api::Birth;
+use io_engine::write::write_all;
+use rustix::fs::statvfs;
+use rustix::io::Errno;
+use types::{Epoch, FileId, PoolId, Random};
+
+use super::place::{self, JournalPlace};
+use super::{Counts, PAYLOAD_BYTES_MAX, PoolJournal};
+use crate::counters::Counter;
+use crate::error::OpenError;
+use crate::label::{self, LabelError};
+use crate::store::{Faults, Store, look_at};
+
+const SEGMENTS: u32 = 16;
+const SEGMENT_BYTES_MAX: u64 = if cfg!(test) { SEGMENT_BYTES_MIN } else { 4 << 20 };
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+/// The journal takes at most this part of its file system.
+const DISK_SHARE: u64 = 64;
+/// Files with records; notes of all of them have room in the shortest segment.
+pub const FILES_MAX: usize = 12 << 10;
+/// Files that are open at once while records are applied.
+const OPEN_MAX: usize = 256;
+/// Replicas that are told one by one.
+const TOLD_MAX: u64 = 10;
+
+/// The journal, and whether records were applied.
+pub struct Opened {
+    pub journal: PoolJournal,
+    pub has_applied: bool,
+}
+
+/// Applies what any earlier journal of the pool holds, and opens the one at its place. Blocks.
+pub fn open(
+    place: &JournalPlace,
+    pool_dir: &Path,
+    store: &Store,
+    files_max: usize,
+    random: &Arc<dyn Random>,
+) -> Result<Opened, OpenError> {
+    let wanted = place.of(store.pool, pool_dir);
+    let segment_bytes = wanted.as_deref().map(segment_bytes).transpose()?.flatten();
+    // A disk that is small has none.
+    let wanted = wanted.filter(|_| segment_bytes.is_some());
+    let bounds = |segment_bytes| Config {
+        segments: SEGMENTS,
+        segment_bytes,
+        payload_bytes_max: PAYLOAD_BYTES_MAX,
+        files_max,
+        ..Config::default()
+    };
+    let mut has_applied = false;
+    let others: Vec<_> =
+        place::found(pool_dir)?.into_iter().filter(|found| Some(found) != wanted.as_ref()).collect();
+    for other in &others {
+        let start = Start { path: other, store, config: bounds(SEGMENT_BYTES_MIN), random };
+        has_applied |= start.run(&Arc::default()).map_err(|failure| failure.error)?.1;
+    }
+    let mut journal = PoolJournal::default();
+    if let (Some(path), Some(segment_bytes)) = (&wanted, segment_bytes) {
+        let syncs = Arc::new(Counter::default());
+        let start = Start { path, store, config: bounds(segment_bytes), random };
+        match start.run(&syncs) {
+            Ok((opened, applied)) => {
+                journal.journal = Some(opened);
+                has_applied |= applied;
+            }
+            Err(Failure { error, has_records: false }) if error.is_of_disk() => {
+                tracing::info!(pool = %store.pool, %error, "pool has no write journal until the next start");
+            }
+            Err(Failure { error, .. }) => return Err(error),
+        }
+        journal.counts = Counts { syncs, ..Counts::default() };
+    }
+    // Where nothing can be written the note stays, and so do the records, which are void.
+    if journal.journal.is_some() || wanted.is_none() {
+        place::note(pool_dir, wanted.as_deref())?;
+        others.iter().try_for_each(|other| place::remove(other))?;
+    }
+    Ok(Opened { journal, has_applied })
+}
+
+/// By the size of the file system above.
+fn segment_bytes(path: &Path) -> Result<Option<u64>, OpenError> {
+    let above = path.parent().unwrap_or(path);
+    let about = statvfs(above).map_err(|errno| OpenError::io("look at the file system of", above, errno))?;
+    let share = about.f_blocks.saturating_mul(about.f_frsize) / DISK_SHARE / u64::from(SEGMENTS);
+    let bytes = (share / SEGMENT_BYTES_MIN * SEGMENT_BYTES_MIN).min(SEGMENT_BYTES_MAX);
+    Ok((bytes > 0).then_some(bytes))
+}
+
+struct Start<'a> {
+    path: &'a Path,
+    store: &'a Store,
+    config: Config,
+    random: &'a Arc<dyn Random>,
+}
+
+struct Failure {
+    error: OpenError,
+    /// There are, or may be, records that are not applied.
+    has_records: bool,
+}
+
+impl Start<'_> {
+    /// The journal, and whether there was something to apply.
+    fn run(self, syncs: &Arc<Counter>) -> Result<(Arc<Journal>, bool), Failure> {
+        let Start { path, store, config, random } = self;
+        // Where not even that can be read, there are if there are segments.
+        let before = |error| Failure { error, has_records: place::has_segments(path) };
+        let directory = Directory::open(path)
+            .map_err(|error| before(OpenError::io("open write journal", path, error)))?;
+        let (syncs, faults) = (Arc::clone(syncs), Arc::clone(&store.faults));
+        let storage = Arc::new(Counted { inner: directory, syncs, faults });
+        let of_journal = |error| OpenError::Journal { place: path.to_owned(), error };
+        let mut replay = Replay::open(storage, identity(store)).map_err(|error| before(of_journal(error)))?;
+        let summary = replay.summary().clone();
+        tell(store.pool, path, &summary);
+        let of_records = |error| Failure { error, has_records: summary.records > 0 };
+        let mut applying = Applying { store, path, files: HashMap::new(), passed_over: 0 };
+        for entry in replay.by_ref() {
+            let entry = entry.map_err(|error| of_records(of_journal(error)))?;
+            applying.apply(&entry).map_err(of_records)?;
+        }
+        applying.sync().map_err(of_records)?;
+        let journal =
+            replay.finish(config, Arc::clone(random)).map_err(|error| of_records(of_journal(error)))?;
+        let has_applied = summary.records > 0;
+        if has_applied {
+            let (records, passed_over) = (summary.records, applying.passed_over);
+            tracing::info!(pool = %store.pool, records, passed_over, "write journal applied");
+        }
+        Ok((journal, has_applied))
+    }
+}
+
+/// Of the pool, for several of an instance may have theirs on one disk.
+fn identity(store: &Store) -> [u8; 16] {
+    let mut identity = store.instance;
+    for (byte, of_pool) in identity.iter_mut().zip(store.pool.0.to_le_bytes()) {
+        *byte ^= of_pool;
+    }
+    identity
+}
+
+fn tell(pool: PoolId, path: &Path, summary: &Summary) {
+    let is_damaged = summary.dropped.is_some_and(|dropped| dropped.is_damage);
+    if is_damaged || summary.damaged_headers > 0 {
+        tracing::error!(
+            %pool, path = %path.display(), damaged_segments = summary.damaged_headers,
+            "write journal is damaged: small writes of the last minute before the stop may be lost"
+        );
+    }
+    tracing::debug!(%pool, ?summary, "write journal read");
+}
+
+/// Applies records in their order.
+struct Applying<'a> {
+    store: &'a Store,
+    path: &'a Path,
+    /// Touched, and not synced yet. `None`: there is no such file, or another one.
+    files: HashMap<FileId, Option<OwnedFd>>,
+    /// Records of files that are gone, or that are not what the record says.
+    passed_over: u64,
+}
+
+impl Applying<'_> {
+    fn apply(&mut self, entry: &Entry) -> Result<(), OpenError> {
+        let record = entry.record();
+        let failed = |errno: Errno| OpenError::io("apply a record of the write journal", self.path, errno);
+        let file = record.file();
+        let written = match record {
+            Record::Create { birth, epoch, .. } => {
+                let created = self.create(file, birth_of(birth), epoch_of(epoch)).map_err(failed)?;
+                self.files.insert(file, created);
+                Ok(())
+            }
+            Record::Write { birth, offset, bytes, .. } => {
+                if !self.files.contains_key(&file) {
+                    let opened = self.open(file, birth_of(birth)).map_err(failed)?;
+                    self.files.insert(file, opened);
+                }
+                match &self.files[&file] {
+                    Some(open) => write_all(open.as_fd(), bytes, offset),
+                    None => {
+                        self.passed_over += 1;
+                        Ok(())
+                    }
+                }
+            }
+            Record::Truncate { .. } | Record::Remove { .. } | Record::Fence { .. } => {
+                let reason =
+                    format!("record {} is of a kind that this program does not write", entry.sequence);
+                return Err(OpenError::Damaged { path: self.path.to_owned(), reason });
+            }
+        };
+        written.or_else(|errno| self.lose(file, errno))?;
+        if self.files.len() >= OPEN_MAX { self.sync() } else { Ok(()) }
+    }
+
+    fn create(&mut self, file: FileId, birth: Birth, epoch: Epoch) -> Result<Option<OwnedFd>, Errno> {
+        let (created, is_fresh) = self.store.create(file)?;
+        let is_unlabelled = || {
+            matches!(label::read(&created), Ok(None)) && look_at(created.as_fd()).is_ok_and(|it| it.size == 0)
+        };
+        if is_fresh || is_unlabelled() {
+            label::write(&created, &self.store.label(file, birth, epoch, 0))?;
+            return Ok(Some(created));
+        }
+        self.admit(file, birth, created)
+    }
+
+    fn open(&mut self, file: FileId, birth: Birth) -> Result<Option<OwnedFd>, Errno> {
+        match self.store.open(file)? {
+            Some(found) => self.admit(file, birth, found),
+            None => Ok(None),
+        }
+    }
+
+    /// The replica, if it is the one that the record is of.
+    fn admit(&mut self, file: FileId, birth: Birth, found: OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+        let is_its = match label::read(&found) {
+            Ok(Some(label)) => {
+                label.file == file && label.instance == self.store.instance && label.birth.agrees_with(birth)
+            }
+            Ok(None) | Err(LabelError::Malformed) => false,
+            Err(LabelError::Unreadable(errno)) => return Err(errno),
+        };
+        if !is_its && self.passed_over < TOLD_MAX {
+            tracing::warn!(pool = %self.store.pool, %file, "write journal has records of a replica that is another one now");
+        }
+        Ok(is_its.then_some(found))
+    }
+
+    /// Brings what was touched to the disk.
+    fn sync(&mut self) -> Result<(), OpenError> {
+        for (file, open) in std::mem::take(&mut self.files) {
+            let Some(open) = open else { continue };
+            let synced = self.store.sync_all(open.as_fd()).and_then(|()| self.store.sync_name(file));
+            if let Err(errno) = synced {
+                self.files.insert(file, Some(open));
+                self.lose(file, errno)?;
+            }
+        }
+        self.files.clear();
+        Ok(())
+    }
+
+    /// A disk that fails at one place keeps the pool from no other file; this one is broken, as after a failed sync.
+    fn lose(&self, file: FileId, errno: Errno) -> Result<(), OpenError> {
+        let failed = |errno: Errno| OpenError::io("apply a record of the write journal to", self.path, errno);
+        let Some(Some(open)) = self.files.get(&file) else { return Err(failed(errno)) };
+        if errno != Errno::IO {
+            return Err(failed(errno));
+        }
+        label::mark_broken(open).and_then(|()| self.store.sync_all(open.as_fd())).map_err(failed)?;
+        tracing::error!(pool = %self.store.pool, %file, %errno, "disk lost written data; the replica is broken");
+        Ok(())
+    }
+}
+
+/// Both come from this program, which has them in 32 bits.
+fn birth_of(word: u64) -> Birth {
+    Birth(word as u32)
+}
+
+fn epoch_of(word: u64) -> Epoch {
+    Epoch(word as u32)
+}
+
+/// Segments in a directory, whose syncs are counted.
+struct Counted {
+    inner: Directory,
+    syncs: Arc<Counter>,
+    faults: Arc<Faults>,
+}
+
+impl Storage for Counted {
+    fn segments(&self) -> io::Result<Vec<u32>> {
+        self.inner.segments()
+    }
+
+    fn make(&self, segment: u32, segment_bytes: u64) -> io::Result<()> {
+        self.inner.make(segment, segment_bytes)
+    }
+
+    fn remove(&self, segment: u32) -> io::Result<()> {
+        self.inner.remove(segment)
+    }
+
+    fn segment_bytes(&self, segment: u32) -> io::Result<u64> {
+        self.inner.segment_bytes(segment)
+    }
+
+    fn read_at(&self, segment: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(segment, offset, into)
+    }
+
+    fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.faults.of_journal()?;
+        self.inner.write_at(segment, offset, bytes)
+    }
+
+    fn sync(&self, segment: u32) -> io::Result<()> {
+        self.syncs.add(1);
+        self.faults.of_journal()?;
+        self.inner.sync(segment)
+    }
+}

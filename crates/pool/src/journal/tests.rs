@@ -1,0 +1,404 @@
+//! Restarts after a power cut: files are as of their last sync, and the journal brings the rest.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use api::{ANSWER_TIME, Birth, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
+use bytes::Bytes;
+use proptest::prelude::*;
+use types::{Epoch, FileId, PoolId, Random};
+
+use super::JournalPlace;
+use crate::local::{Config, LocalPool};
+use crate::{IoPolicy, OpenError};
+
+struct Chance;
+
+impl Random for Chance {
+    fn fill(&self, bytes: &mut [u8]) {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        for chunk in bytes.chunks_mut(8) {
+            let random = RandomState::new().build_hasher().finish().to_le_bytes();
+            chunk.copy_from_slice(&random[..chunk.len()]);
+        }
+    }
+}
+
+fn try_open(dir: &Path, journal: JournalPlace) -> Result<Arc<LocalPool>, OpenError> {
+    LocalPool::open(Config {
+        id: PoolId(1),
+        dir: dir.to_owned(),
+        instance: [1; 16],
+        reserve_bytes: 0,
+        reserve_files: 0,
+        open_files_max: 64,
+        queue_len_max: 64,
+        threads: 1,
+        io: IoPolicy::default(),
+        journal,
+        random: Arc::new(Chance),
+    })
+}
+
+/// A pool whose disk keeps what was synced.
+fn open(dir: &Path) -> Arc<LocalPool> {
+    let pool = try_open(dir, JournalPlace::Pool).unwrap();
+    *pool.parts().store.faults.on_disk.lock() = Some(HashMap::new());
+    pool
+}
+
+async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
+    let ticket = Ticket {
+        file: FileId(file),
+        birth: Birth::UNKNOWN,
+        pool: PoolId(1),
+        mode: TicketMode::ReadWrite,
+        epoch: Epoch(0),
+        presence: Presence::Unmade,
+    };
+    pool.open(&ticket).await.unwrap()
+}
+
+async fn write(pool: &LocalPool, file: u64, offset: u64, bytes: &[u8], stability: Stability) {
+    let data = Bytes::copy_from_slice(bytes);
+    replica(pool, file).await.write_at(offset, data, stability).await.unwrap();
+}
+
+async fn read(pool: &LocalPool, file: u64) -> Vec<u8> {
+    replica(pool, file).await.read_at(0, u32::MAX).await.unwrap().data.to_vec()
+}
+
+/// Puts each file back to its last sync, and takes away those that had none. Names of synced files and removals are kept.
+fn cut_power(pool: Arc<LocalPool>) {
+    let dir = pool.dir().to_owned();
+    let faults = Arc::clone(&pool.parts().store.faults);
+    drop(pool);
+    let on_disk = faults.on_disk.lock().take().unwrap();
+    for outer in fs::read_dir(dir.join("data")).unwrap() {
+        for inner in fs::read_dir(outer.unwrap().path()).unwrap() {
+            for file in fs::read_dir(inner.unwrap().path()).unwrap() {
+                let file = file.unwrap();
+                match on_disk.get(&file.metadata().unwrap().ino()) {
+                    Some(bytes) => fs::write(file.path(), bytes).unwrap(),
+                    None => fs::remove_file(file.path()).unwrap(),
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stable_write_to_a_new_file_is_there_after_a_power_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"stable", Stability::FileSync).await;
+    write(&pool, 2, 0, b"unstable", Stability::Unstable).await;
+    cut_power(pool);
+    let pool = open(dir.path());
+    assert!(pool.is_rebuilt());
+    assert_eq!(read(&pool, 1).await, b"stable");
+    assert_eq!(read(&pool, 2).await, b"");
+    let listed = pool.replicas(FileId(0), 9).await.unwrap();
+    assert_eq!(listed.iter().map(|facts| (facts.file.0, facts.size)).collect::<Vec<_>>(), [(1, 6)]);
+    // Applied records are on disk by themselves.
+    pool.close();
+    let pool = open(dir.path());
+    assert!(!pool.is_rebuilt());
+    assert_eq!(read(&pool, 1).await, b"stable");
+}
+
+#[tokio::test]
+async fn a_commit_past_the_journal_is_not_undone_by_an_older_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"first", Stability::FileSync).await;
+    write(&pool, 1, 0, b"2nd", Stability::Unstable).await;
+    replica(&pool, 1).await.sync().await.unwrap();
+    cut_power(pool);
+    assert_eq!(read(&open(dir.path()), 1).await, b"2ndst");
+}
+
+#[tokio::test]
+async fn a_cut_and_a_removal_are_not_undone_by_older_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    for file in [1, 2] {
+        write(&pool, file, 0, b"a longer text", Stability::FileSync).await;
+    }
+    pool.truncate(&[(FileId(1), 3)], ANSWER_TIME).await.sole().unwrap();
+    pool.remove(&[FileId(2)], ANSWER_TIME).await.sole().unwrap();
+    pool.sync_removals(&[FileId(2)], ANSWER_TIME).await.unwrap();
+    cut_power(pool);
+    let pool = open(dir.path());
+    assert_eq!(read(&pool, 1).await, b"a l");
+    assert_eq!(pool.replicas(FileId(0), 9).await.unwrap().len(), 1);
+}
+
+/// A crash would have left a cut file, and the replay would have made it long again with zeros.
+#[tokio::test]
+async fn a_file_is_settled_before_it_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"a longer text", Stability::FileSync).await;
+    let path = dir.path().join(crate::layout::ReplicaPlace::of(FileId(1)).path());
+    let (told, seen) = std::sync::mpsc::channel();
+    let look = move || told.send(fs::metadata(path).unwrap().len()).unwrap();
+    *pool.parts().store.faults.in_next_sync.lock() = Some(Box::new(look));
+    pool.truncate(&[(FileId(1), 3)], ANSWER_TIME).await.sole().unwrap();
+    assert_eq!(seen.recv().unwrap(), 13);
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_took_away_while_the_pool_was_closed_is_not_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"on disk", Stability::FileSync).await;
+    replica(&pool, 1).await.sync().await.unwrap();
+    pool.parts().journal.settle_all(pool.parts());
+    pool.parts().journal.barrier(pool.parts()).unwrap();
+    write(&pool, 1, 3, b"journal", Stability::FileSync).await;
+    let lying = dir.path().join(crate::layout::ReplicaPlace::of(FileId(1)).path());
+    cut_power(pool);
+    fs::remove_file(lying).unwrap();
+    let pool = open(dir.path());
+    assert_eq!(pool.replicas(FileId(0), 9).await.unwrap(), [], "it would lack its first bytes");
+}
+
+#[tokio::test]
+async fn a_full_journal_makes_writers_wait_for_their_files_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    let room = pool.io().journal.unwrap().room_bytes;
+    let bytes = vec![7; 128 << 10];
+    let files = 2 * room / bytes.len() as u64;
+    for file in 1..=files {
+        write(&pool, file, 0, &bytes, Stability::FileSync).await;
+    }
+    let report = pool.io().journal.unwrap();
+    assert!(report.records > files / 4 && report.written_back > 0, "{report:?}");
+    cut_power(pool);
+    let pool = open(dir.path());
+    for file in 1..=files {
+        assert!(read(&pool, file).await == bytes, "file {file}");
+    }
+}
+
+#[tokio::test]
+async fn writes_are_synced_with_their_files_once_the_journal_has_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"in the journal", Stability::FileSync).await;
+    pool.parts().store.faults.fail_journal.store(true, Ordering::SeqCst);
+    // Its record cannot be made void, so no change of the file is stable.
+    let refused = replica(&pool, 1).await.write_at(0, Bytes::from("past it"), Stability::FileSync).await;
+    assert!(matches!(refused, Err(PoolError::Io { .. })), "{refused:?}");
+    write(&pool, 2, 0, b"another file", Stability::FileSync).await;
+    pool.parts().store.faults.fail_journal.store(false, Ordering::SeqCst);
+    write(&pool, 1, 0, b"past it", Stability::FileSync).await;
+    assert!(pool.io().journal.unwrap().has_failed);
+    cut_power(pool);
+    let pool = open(dir.path());
+    assert_eq!(read(&pool, 1).await, b"past itjournal");
+    assert_eq!(read(&pool, 2).await, b"another file");
+}
+
+/// Its records were brought to a journal that nobody looked at.
+#[tokio::test]
+async fn a_journal_that_moves_is_applied_first() {
+    let (dir, fast) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let places = [JournalPlace::Below(fast.path().to_owned()), JournalPlace::Pool, JournalPlace::Off];
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"round 0", Stability::FileSync).await;
+    cut_power(pool);
+    for (round, place) in places.into_iter().enumerate() {
+        let pool = try_open(dir.path(), place).unwrap();
+        *pool.parts().store.faults.on_disk.lock() = Some(HashMap::new());
+        assert_eq!(read(&pool, 1).await, format!("round {round}").into_bytes());
+        // Rewritten as a whole, so that the last sync of the file is known.
+        replica(&pool, 1).await.write_at(0, Bytes::from("lost"), Stability::Unstable).await.unwrap();
+        replica(&pool, 1).await.sync().await.unwrap();
+        write(&pool, 1, 0, format!("round {}", round + 1).as_bytes(), Stability::FileSync).await;
+        cut_power(pool);
+    }
+    assert!(fs::read_dir(fast.path()).unwrap().next().is_none(), "it is taken away");
+    assert!(!dir.path().join("journal").exists() && !dir.path().join("journal.place").exists());
+}
+
+#[tokio::test]
+async fn a_journal_that_is_missing_keeps_the_pool_from_opening() {
+    let (dir, fast) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let place = JournalPlace::Below(fast.path().to_owned());
+    let pool = try_open(dir.path(), place.clone()).unwrap();
+    write(&pool, 1, 0, b"stable", Stability::FileSync).await;
+    drop(pool);
+    let (here, away) = (fast.path().join("pool-1"), fast.path().join("away"));
+    fs::rename(&here, &away).unwrap();
+    for place in [place.clone(), JournalPlace::Off] {
+        let refused = try_open(dir.path(), place).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("is its disk mounted?"), "{refused}");
+    }
+    fs::rename(&away, &here).unwrap();
+    assert_eq!(read(&try_open(dir.path(), place).unwrap(), 1).await, b"stable");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { file: u64, offset: u64, length: usize, is_stable: bool },
+    Truncate { file: u64, size: u64 },
+    Commit { file: u64 },
+    Remove { file: u64 },
+    WriteBack,
+    CutPower,
+    Close,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let file = 1..4_u64;
+    let write = (file.clone(), 0..40_u64, 1..30_usize, any::<bool>());
+    prop_oneof![
+        8 => write.prop_map(|(file, offset, length, is_stable)| Step::Write { file, offset, length, is_stable }),
+        2 => (file.clone(), 0..60_u64).prop_map(|(file, size)| Step::Truncate { file, size }),
+        2 => file.clone().prop_map(|file| Step::Commit { file }),
+        1 => file.prop_map(|file| Step::Remove { file }),
+        1 => Just(Step::WriteBack),
+        2 => Just(Step::CutPower),
+        1 => Just(Step::Close),
+    ]
+}
+
+/// A file, and the bytes that it may hold after a power cut: the last stable ones, or any that were written over them since.
+#[derive(Clone, Default)]
+struct File {
+    now: Vec<u8>,
+    stable: Vec<u8>,
+    /// By offset.
+    since: HashMap<usize, Vec<u8>>,
+}
+
+impl File {
+    fn write(&mut self, offset: usize, bytes: &[u8], is_stable: bool) {
+        let put = |content: &mut Vec<u8>| {
+            content.resize(content.len().max(offset + bytes.len()), 0);
+            content[offset..offset + bytes.len()].copy_from_slice(bytes);
+        };
+        put(&mut self.now);
+        if is_stable {
+            put(&mut self.stable);
+        }
+        for (at, byte) in bytes.iter().enumerate() {
+            let since = self.since.entry(offset + at).or_default();
+            if is_stable {
+                since.clear();
+            } else {
+                since.push(*byte);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.stable.clone_from(&self.now);
+        self.since.clear();
+    }
+
+    fn check(&self, found: &[u8], steps: &[Step]) {
+        assert!(
+            found.len() >= self.stable.len(),
+            "{} bytes of {} in {steps:?}",
+            found.len(),
+            self.stable.len()
+        );
+        for (at, byte) in found.iter().enumerate() {
+            let stable = self.stable.get(at).copied().unwrap_or(0);
+            let may_be = *byte == stable || self.since.get(&at).is_some_and(|since| since.contains(byte));
+            assert!(may_be, "byte {at} is {byte}, stable is {stable} in {steps:?}");
+        }
+    }
+}
+
+async fn run(steps: &[Step]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pool = open(dir.path());
+    // `None`: removed, for ever.
+    let mut files: HashMap<u64, Option<File>> = HashMap::new();
+    let mut next = 1_u8;
+    for step in steps {
+        let mut of = |file: &u64| files.entry(*file).or_insert_with(|| Some(File::default())).clone();
+        match step {
+            Step::Write { file, offset, length, is_stable } => {
+                let Some(mut model) = of(file) else { continue };
+                let bytes = vec![next; *length];
+                next = next.wrapping_add(1).max(1);
+                let stability = if *is_stable { Stability::FileSync } else { Stability::Unstable };
+                write(&pool, *file, *offset, &bytes, stability).await;
+                model.write(*offset as usize, &bytes, *is_stable);
+                files.insert(*file, Some(model));
+            }
+            Step::Truncate { file, size } => {
+                let Some(mut model) = of(file) else { continue };
+                pool.truncate(&[(FileId(*file), *size)], ANSWER_TIME).await.sole().unwrap();
+                model.now.resize(*size as usize, 0);
+                model.settle();
+                files.insert(*file, Some(model));
+            }
+            Step::Commit { file } => {
+                let Some(mut model) = of(file) else { continue };
+                replica(&pool, *file).await.sync().await.unwrap();
+                model.settle();
+                files.insert(*file, Some(model));
+            }
+            Step::Remove { file } => {
+                pool.remove(&[FileId(*file)], ANSWER_TIME).await.sole().unwrap();
+                pool.sync_removals(&[FileId(*file)], ANSWER_TIME).await.unwrap();
+                files.insert(*file, None);
+            }
+            Step::WriteBack => pool.parts().journal.settle_all(pool.parts()),
+            Step::Close => {
+                pool.close();
+                pool = open(dir.path());
+                on_disk_as_it_is(&pool, dir.path());
+                files.values_mut().flatten().for_each(File::settle);
+            }
+            Step::CutPower => {
+                cut_power(pool);
+                pool = open(dir.path());
+                for (file, model) in &mut files {
+                    let Some(model) = model else { continue };
+                    let found = read(&pool, *file).await;
+                    model.check(&found, steps);
+                    model.now = found;
+                    model.settle();
+                }
+                on_disk_as_it_is(&pool, dir.path());
+                let listed = pool.replicas(FileId(0), 9).await.unwrap();
+                let is_there = |file: &u64| files.get(file).is_some_and(Option::is_some);
+                assert!(listed.iter().all(|facts| is_there(&facts.file.0)), "{listed:?} in {steps:?}");
+            }
+        }
+    }
+}
+
+/// After a start all that is there is on disk.
+fn on_disk_as_it_is(pool: &LocalPool, dir: &Path) {
+    let mut on_disk = HashMap::new();
+    for file in 1..4 {
+        let path = dir.join(crate::layout::ReplicaPlace::of(FileId(file)).path());
+        if let Ok(about) = fs::metadata(&path) {
+            on_disk.insert(about.ino(), fs::read(&path).unwrap());
+        }
+    }
+    *pool.parts().store.faults.on_disk.lock() = Some(on_disk);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn stable_bytes_outlive_power_cuts_and_are_never_undone(steps in prop::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(run(&steps));
+    }
+}

@@ -1,0 +1,271 @@
+//! Files follow their records: those with old records, and from half of the journal's room on those with the oldest.
+//!
+//! Files are brought to the disk by several threads at once, for they then share commits of the file system.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use io_engine::Work;
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use types::FileId;
+
+use super::PoolJournal;
+use crate::parts::PoolParts;
+use crate::replica::Replica;
+use crate::replicas::Replicas;
+
+/// By then the kernel has written the pages by itself (`vm.dirty_expire_centisecs` is 30 s), and there is little to do.
+const AGE: Duration = Duration::from_secs(35);
+const TICK: Duration = Duration::from_secs(1);
+/// Files of one round, after which one note of all goes to the journal.
+const ROUND_FILES: usize = 256;
+const AT_ONCE: usize = 8;
+/// Records between two looks at the room that is left.
+const LOOK_EVERY: u64 = 64;
+
+#[derive(Default)]
+pub struct WriteBack {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// The newest record.
+    newest: AtomicU64,
+    has_to_look: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_stopping: bool,
+    /// There may be little room.
+    is_hurrying: bool,
+}
+
+/// A file whose records are settled once a note of it is on disk.
+struct Settled {
+    /// With the writes past the journal that are on disk as well.
+    replica: Option<(Arc<Replica>, u64)>,
+}
+
+impl WriteBack {
+    pub fn note_record(&self, sequence: u64) {
+        self.newest.fetch_max(sequence, Ordering::AcqRel);
+        if sequence.is_multiple_of(LOOK_EVERY) {
+            self.hurry();
+        }
+    }
+
+    /// Looks at the room at once.
+    pub fn hurry(&self) {
+        if !self.has_to_look.swap(true, Ordering::AcqRel) {
+            self.state.lock().is_hurrying = true;
+            self.wake.notify_all();
+        }
+    }
+
+    pub fn start(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>) -> std::io::Result<()> {
+        if shared.journal.journal.is_none() {
+            return Ok(());
+        }
+        let (parts, replicas) = (Arc::clone(shared), Arc::clone(replicas));
+        let run = move || parts.journal.write_back.run(&parts, &replicas);
+        let thread = std::thread::Builder::new().name(format!("{}-write-back", shared.id())).spawn(run)?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Ends the thread. Files may be left to follow.
+    pub fn stop(&self) {
+        self.state.lock().is_stopping = true;
+        self.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("write-back thread panicked");
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.state.lock().is_stopping
+    }
+
+    fn run(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>) {
+        let mut ages = Ages::default();
+        loop {
+            {
+                let mut state = self.state.lock();
+                if !state.is_stopping && !state.is_hurrying {
+                    self.wake.wait_for(&mut state, TICK);
+                }
+                if state.is_stopping {
+                    return;
+                }
+                state.is_hurrying = false;
+            }
+            self.has_to_look.store(false, Ordering::Release);
+            let due = ages.due(Instant::now(), self.newest.load(Ordering::Acquire));
+            while !self.is_stopping() && shared.journal.write_back_round(shared, replicas, due) {}
+        }
+    }
+}
+
+/// The newest record at past moments.
+#[derive(Default)]
+struct Ages {
+    samples: std::collections::VecDeque<(Instant, u64)>,
+    due: u64,
+}
+
+impl Ages {
+    /// Records up to this one are old.
+    fn due(&mut self, now: Instant, newest: u64) -> u64 {
+        while let Some((taken, sequence)) = self.samples.front().copied() {
+            if now.duration_since(taken) < AGE {
+                break;
+            }
+            self.due = sequence;
+            self.samples.pop_front();
+        }
+        if self.samples.back().is_none_or(|(taken, _)| now.duration_since(*taken) >= TICK) {
+            self.samples.push_back((now, newest));
+        }
+        self.due
+    }
+}
+
+impl PoolJournal {
+    /// Whether another round is due at once.
+    fn write_back_round(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>, due: u64) -> bool {
+        let Some(journal) = &self.journal else { return false };
+        let is_short_of_room = |journal: &::write_journal::Journal| {
+            let usage = journal.usage();
+            usage.is_half_full() || usage.live_files * 2 >= shared.journal_files_max
+        };
+        let is_short = is_short_of_room(journal);
+        let unsettled = journal.oldest_unsettled(ROUND_FILES);
+        let files: Vec<_> =
+            unsettled.iter().filter(|file| is_short || file.oldest <= due).map(|file| file.file).collect();
+        if files.is_empty() {
+            // All is settled, and the room comes from notes.
+            return is_short
+                && self.barrier(shared).is_ok()
+                && is_short_of_room(journal)
+                && !unsettled.is_empty();
+        }
+        let settled = settle_together(shared, replicas, &files);
+        let is_progress = !settled.is_empty();
+        if self.barrier(shared).is_ok() {
+            for Settled { replica } in settled {
+                if let Some((replica, past)) = replica {
+                    replica.unsynced().note_stable(past);
+                }
+            }
+        }
+        is_progress && files.len() == ROUND_FILES
+    }
+
+    /// One after the other. Files that cannot be brought to the disk keep their records.
+    pub(super) fn settle_all(&self, shared: &PoolParts) {
+        let (Some(journal), Some(replicas)) = (&self.journal, self.replicas.get()) else { return };
+        for unsettled in journal.oldest_unsettled(usize::MAX) {
+            self.settle_file(shared, replicas.upgrade().as_deref(), unsettled.file);
+        }
+    }
+
+    /// Brings the file to the disk as its records have it. `None`: that failed.
+    fn settle_file(&self, shared: &PoolParts, replicas: Option<&Replicas>, file: FileId) -> Option<Settled> {
+        let Some(newest) = self.newest(file) else { return Some(Settled { replica: None }) };
+        let known = replicas.and_then(|replicas| replicas.find(file));
+        if let Some(replica) = known.filter(|replica| !replica.is_gone()) {
+            return match replica.write_back(shared) {
+                Ok(past) => {
+                    self.counts.written_back.add(1);
+                    Some(Settled { replica: Some((replica, past)) })
+                }
+                // Its label says for ever that data was lost, and a removal by somebody else is none that a replay may undo.
+                Err(_) if replica.is_broken_on_disk() || replica.is_gone() => {
+                    self.settled(file, newest);
+                    Some(Settled { replica: None })
+                }
+                Err(error) => {
+                    tracing::debug!(pool = %shared.id(), %file, %error, "replica keeps its records");
+                    None
+                }
+            };
+        }
+        match sync_unknown(shared, file) {
+            Ok(()) => {
+                self.settled(file, newest);
+                Some(Settled { replica: None })
+            }
+            Err(errno) => {
+                tracing::debug!(pool = %shared.id(), %file, %errno, "removed replica keeps its records");
+                None
+            }
+        }
+    }
+}
+
+/// Of a replica that was removed, or that nobody has in use.
+fn sync_unknown(shared: &PoolParts, file: FileId) -> Result<(), Errno> {
+    if shared.store.look(file)?.is_some()
+        && let Some(found) = shared.store.open(file)?
+    {
+        shared.store.sync_all(std::os::fd::AsFd::as_fd(&found))?;
+    }
+    shared.store.sync_names(&[file])
+}
+
+fn settle_together(shared: &Arc<PoolParts>, replicas: &Arc<Replicas>, files: &[FileId]) -> Vec<Settled> {
+    let (told, outcomes) = mpsc::channel();
+    let mut waiting = 0;
+    let mut settled = Vec::with_capacity(files.len());
+    for file in files.iter().copied() {
+        if waiting == AT_ONCE {
+            settled.extend(outcomes.recv().ok().flatten());
+            waiting -= 1;
+        }
+        let (parts, known, told) = (Arc::clone(shared), Arc::clone(replicas), told.clone());
+        let job = move || {
+            let outcome = parts.journal.settle_file(&parts, Some(&known), file);
+            // Before the answer: the pool may be waiting to close.
+            drop((parts, known));
+            let _ = told.send(outcome);
+        };
+        match shared.engine.begin(Work::WriteBack, job) {
+            Ok(()) => waiting += 1,
+            // So many wait there that files are brought to the disk anyway.
+            Err(_) => settled.extend(shared.journal.settle_file(shared, Some(replicas), file)),
+        }
+    }
+    drop(told);
+    settled.extend(outcomes.iter().flatten());
+    settled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_due_once_they_are_old() {
+        let (mut ages, start) = (Ages::default(), Instant::now());
+        assert_eq!(ages.due(start, 5), 0);
+        assert_eq!(ages.due(start + TICK, 9), 0);
+        assert_eq!(ages.due(start + AGE, 20), 5);
+        assert_eq!(ages.due(start + AGE + TICK, 20), 9);
+        assert_eq!(ages.due(start + AGE * 3, 20), 20);
+    }
+
+    #[test]
+    fn samples_are_bounded_by_the_age() {
+        let (mut ages, start) = (Ages::default(), Instant::now());
+        for at in 0..10_000 {
+            ages.due(start + Duration::from_millis(100 * at), at);
+        }
+        assert!(ages.samples.len() <= 1 + AGE.as_secs() as usize);
+    }
+}
