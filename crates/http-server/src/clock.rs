@@ -1,13 +1,13 @@
 //! The Date header, formatted once a second; and deadlines of what is mostly ready at once.
 
 use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use types::Timestamp;
 
 const DATE_BYTES: usize = 29;
@@ -42,6 +42,38 @@ pub(crate) async fn within<F: Future>(patience: Duration, future: F) -> Result<F
     timeout(patience, future).await
 }
 
+/// Deadlines of one wait after the other. The timer of a wait that has ended runs on: it is set anew when it fires, or where
+/// a later wait ends sooner, and not for every wait.
+#[derive(Default)]
+pub(crate) struct Patience {
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    /// `None`: the future was not ready in time.
+    pub async fn within<F: Future>(&mut self, patience: Duration, future: F) -> Option<F::Output> {
+        let (mut future, mut deadline) = (pin!(future), None);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if deadline < timer.deadline() {
+                timer.as_mut().reset(deadline);
+            }
+            loop {
+                ready!(timer.as_mut().poll(context));
+                if timer.deadline() >= deadline {
+                    return Poll::Ready(None);
+                }
+                timer.as_mut().reset(deadline);
+            }
+        })
+        .await
+    }
+}
+
 fn text_of(now: SystemTime) -> [u8; DATE_BYTES] {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let text = http_wire::date::text(Timestamp::from_unix(since));
@@ -52,7 +84,33 @@ fn text_of(now: SystemTime) -> [u8; DATE_BYTES] {
 mod tests {
     use std::time::Duration;
 
+    use tokio::time::{advance, sleep};
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn each_wait_has_its_whole_time_however_long_ago_the_first_began() {
+        let (mut patience, start) = (Patience::default(), Instant::now());
+        for _ in 0..3 {
+            let ready = patience.within(PATIENCE, sleep(PATIENCE * 2 / 3)).await;
+            assert_eq!(ready, Some(()));
+        }
+        let begun = Instant::now();
+        assert_eq!(patience.within(PATIENCE, std::future::pending::<()>()).await, None);
+        assert!(begun.elapsed() >= PATIENCE && start.elapsed() < PATIENCE * 4, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_with_less_time_than_the_one_before_ends_sooner() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.within(PATIENCE, sleep(Duration::from_secs(1))).await, Some(()));
+        advance(Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        assert_eq!(patience.within(PATIENCE / 5, std::future::pending::<()>()).await, None);
+        assert!(begun.elapsed() >= PATIENCE / 5 && begun.elapsed() < PATIENCE / 4, "{:?}", begun.elapsed());
+    }
 
     #[test]
     fn a_date_is_imf_fixdate_and_moves_on() {

@@ -15,7 +15,7 @@ use super::incoming::{Incoming, Leftover};
 use super::respond::respond;
 use super::send_error::SendError;
 use crate::budget::{Account, Charge};
-use crate::clock::within;
+use crate::clock::Patience;
 use crate::exchange::OpenExchange;
 use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response, ResponseBody};
@@ -74,10 +74,10 @@ pub(crate) async fn serve(
 
 impl Connection<'_> {
     async fn run(self, mut wire: Box<Wire>) {
-        let mut heads = HeadReader::new(self.shared.limits.head);
+        let (mut heads, mut idle) = (HeadReader::new(self.shared.limits.head), Patience::default());
         let mut is_first = true;
         loop {
-            match self.next_head(&mut wire, &mut heads, is_first).await {
+            match self.next_head(&mut wire, (&mut heads, &mut idle), is_first).await {
                 Next::Head(head, charge) => {
                     match self.exchange(wire, *head).await {
                         Some(again) => wire = again,
@@ -99,7 +99,12 @@ impl Connection<'_> {
         self.phase.is_stopping.load(Ordering::Relaxed)
     }
 
-    async fn next_head(&self, wire: &mut Wire, heads: &mut HeadReader, is_first: bool) -> Next {
+    async fn next_head(
+        &self,
+        wire: &mut Wire,
+        (heads, idle): (&mut HeadReader, &mut Patience),
+        is_first: bool,
+    ) -> Next {
         let limits = &self.shared.limits;
         if wire.received.is_empty() {
             if wire.received.capacity() > HEAD_FREE_BYTES {
@@ -108,9 +113,9 @@ impl Connection<'_> {
             }
             let patience = if is_first { limits.head_time } else { limits.idle_time };
             self.phase.is_idle.store(true, Ordering::Relaxed);
-            let received = within(patience, wire.receive(RECEIVE_BYTES)).await;
+            let received = idle.within(patience, wire.receive(RECEIVE_BYTES)).await;
             self.phase.is_idle.store(false, Ordering::Relaxed);
-            if !matches!(received, Ok(Ok(count)) if count > 0) {
+            if !matches!(received, Some(Ok(count)) if count > 0) {
                 return Next::End;
             }
         }
