@@ -6,7 +6,7 @@ from .loopback import Failed, Up, check, within
 
 WORKERS, NAMES = 4, 10
 SIZES = (1, 100, 4096, 70_000, 300_000)
-CONFIG = "[nfs]\nlease_s = 2\ngrace_s = 2\n"
+CONFIG = "[nfs]\nlease_s = 2\ngrace_s = 2\n[log]\nlevel = \"info\"\n"
 
 
 def content(seed):
@@ -237,7 +237,7 @@ class Postgres:
             self.process = None
 
 
-def disk_of(place, journal=True, mib=512):
+def disk_of(place, journal=True, mib=1280):
     disk = Disk(place.path("disk"), journal=journal, mib=mib)
     place.undo.append(disk.close)
     return disk

@@ -96,7 +96,7 @@ CUT = "touch {scratch}/cut; while [ -e {scratch}/cut ]; do sleep 0.1; done"
 def disk_with_cuts(server):
     """The data directory on a disk whose power fails when a job says `kc-hook power-cut`; the server must be dead by then."""
     # The client keeps what it made.
-    disk = Disk(os.path.join(server.scratch, "disk"), mib=512 + 20 * CUTS)
+    disk = Disk(os.path.join(server.scratch, "disk"), mib=1280 + 20 * CUTS)
     server.data = os.path.join(disk.mount, "data")
     asked, ended = os.path.join(server.scratch, "cut"), threading.Event()
 

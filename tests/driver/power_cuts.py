@@ -2,7 +2,7 @@
 
 Each cut keeps none, some or all of the unflushed blocks, in turn. FOREBAY_TEST_CUTS is the number of cuts of a scenario [3].
 """
-import os, random, shutil, time
+import glob, os, random, shutil, time
 
 from .acknowledged import WORKERS, Bench, ModeWorker, Postgres, Worker, disk_of, prepare
 from .disks import KEEP
@@ -61,7 +61,9 @@ def cuts(place, bench, may_lose_s=0.0, kind=Worker):
             up, fsck = repaired(place, bench, up)
             states = [worker.verify(up, when - may_lose_s) for worker in workers]
         check(fsck.returncode == 0, "fsck after cut %d, which kept %d %%: %s" % (cut + 1, 100 * keep, fsck.stdout))
-    print("   %d cuts, %d changes acknowledged" % (CUTS, acknowledged), flush=True)
+    applied = sum(b"write journal applied" in open(log, "rb").read() for log in glob.glob(place.path("log.*")))
+    check(applied > 0, "no start found anything in the write journal of a pool")
+    print("   %d cuts, %d changes acknowledged, %d journals applied" % (CUTS, acknowledged, applied), flush=True)
 
 
 def sync_always_keeps_every_acknowledged_change(place):
@@ -107,7 +109,7 @@ def sync_always_keeps_every_acknowledged_change_on_ext4_without_journal(place):
 
 def sync_interval_keeps_what_is_older_than_the_interval_and_never_mixes(place):
     # Repairs put into /lost+found what the last interval wrote before each cut.
-    disk = disk_of(place, mib=512 + 20 * CUTS)
+    disk = disk_of(place, mib=1280 + 20 * CUTS)
     cuts(place, Bench(place, os.path.join(disk.mount, "data"), disk, config=INTERVAL), may_lose_s=3 * INTERVAL_S)
 
 

@@ -12,10 +12,17 @@ use crate::{FilesError, Sums, UploadError};
 /// Twice as much is about what an upload may leave unwritten in memory.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
+/// An upload of so many bytes is one stable write, which a pool can answer without a sync of the file.
+const HELD_BYTES_MAX: usize = 128 << 10;
+
 pub struct Writer {
     replica: Arc<dyn OpenReplica>,
     sums: Sums,
     offset: u64,
+    /// The first bytes, while they may be all.
+    held: Option<Bytes>,
+    /// All bytes are on disk.
+    is_stable: bool,
     /// One at a time: two writes of one file would only wait for each other in the kernel, and what the next one needs
     /// comes in meanwhile.
     in_flight: Option<IoHandle<Stability>>,
@@ -42,6 +49,8 @@ impl Writer {
             replica,
             sums: Sums::new(kinds),
             offset: 0,
+            held: None,
+            is_stable: false,
             in_flight: None,
             is_broken: false,
             synced_to: 0,
@@ -59,7 +68,17 @@ impl Writer {
     }
 
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), FilesError> {
+        if self.offset == 0 && (1..=HELD_BYTES_MAX).contains(&bytes.len()) {
+            self.sums.update(&bytes);
+            self.offset += bytes.len() as u64;
+            self.held = Some(bytes);
+            return Ok(());
+        }
         self.settle_write().await?;
+        if let Some(first) = self.held.take() {
+            self.in_flight = Some(self.replica.write_at(0, first, Stability::Unstable));
+            self.settle_write().await?;
+        }
         self.in_flight = Some(self.replica.write_at(self.offset, bytes.clone(), Stability::Unstable));
         // While the disk thread copies the bytes, they are summed.
         self.sums.update(&bytes);
@@ -107,21 +126,45 @@ impl Writer {
         Ok(())
     }
 
+    /// The only bytes there are.
+    async fn write_held(&mut self) -> Result<(), FilesError> {
+        let Some(bytes) = &self.held else { return Ok(()) };
+        // In its place, as above.
+        let writing = match &mut self.in_flight {
+            Some(writing) => writing,
+            none => none.insert(self.replica.write_at(0, bytes.clone(), Stability::FileSync)),
+        };
+        let written = writing.await;
+        self.in_flight = None;
+        match written {
+            Ok(_) => {
+                self.held = None;
+                self.is_stable = true;
+                Ok(())
+            }
+            Err(error) => Err(self.judge_refusal(error)),
+        }
+    }
+
+    /// Of bytes that the writer has no more, unless it says to come again.
+    fn judge_refusal(&mut self, error: PoolError) -> FilesError {
+        self.is_broken |=
+            !matches!(error, PoolError::Busy(_) | PoolError::Offline(_) | PoolError::Unknown(_));
+        error.into()
+    }
+
     /// All bytes are on the disk when this is answered. Unless it is broken then, a writer that was refused this, or of
     /// which it was not waited for, may be asked again.
     pub async fn finish(&mut self) -> Result<Received, FilesError> {
+        self.write_held().await?;
         self.settle_write().await?;
         self.settle_sync().await?;
-        if self.offset > 0 {
+        if self.offset > 0 && !self.is_stable {
             let synced = self.syncing.insert(self.replica.sync()).await;
             self.syncing = None;
             match synced {
                 Ok(verifier) => self.judge_synced(verifier)?,
-                Err(error) => {
-                    self.is_broken |=
-                        !matches!(error, PoolError::Busy(_) | PoolError::Offline(_) | PoolError::Unknown(_));
-                    return Err(error.into());
-                }
+                Err(error) => return Err(self.judge_refusal(error)),
             }
         }
         let sums = std::mem::replace(&mut self.sums, Sums::new([]));
@@ -207,7 +250,9 @@ mod tests {
     async fn a_last_sync_that_found_no_room_is_asked_for_again() {
         let (_, mut writer) = failing_sync(PoolError::Busy(PoolId(0)));
         writer.sums = Sums::new([ChecksumKind::Adler32]);
-        writer.write(Bytes::from_static(b"123456789")).await.unwrap();
+        for part in [&b"1234"[..], b"56789"] {
+            writer.write(Bytes::from_static(part)).await.unwrap();
+        }
         let refused = writer.finish().await.unwrap_err();
         assert!(matches!(refused, FilesError::Pool(PoolError::Busy(_))) && !writer.is_broken());
         let received = writer.finish().await.unwrap();
@@ -219,7 +264,8 @@ mod tests {
     async fn a_writer_whose_pool_has_started_anew_before_a_sync_is_broken() {
         let pool = MemoryPool::new(PoolId(0));
         let mut writer = Writer::new(pool.writer(FileId(7)), []);
-        writer.write(Bytes::from_static(b"lost")).await.unwrap();
+        writer.write(Bytes::from_static(b"lo")).await.unwrap();
+        writer.write(Bytes::from_static(b"st")).await.unwrap();
         pool.crash();
         assert!(matches!(writer.finish().await, Err(FilesError::Upload(UploadError::Lost))));
         assert!(writer.is_broken());
@@ -237,9 +283,10 @@ mod tests {
         let (writes, syncs) = (Gate::shut(), Gate::shut());
         schedule.on(Call::Write, .., Fault::Delay(writes.clone()));
         schedule.on(Call::Sync, .., Fault::Delay(syncs.clone()));
-        writer.write(Bytes::from_static(b"one")).await.unwrap();
+        let first = HELD_BYTES_MAX as u64 + 1;
+        writer.write(Bytes::from(vec![1; HELD_BYTES_MAX + 1])).await.unwrap();
         assert!(writer.write(Bytes::from_static(b"two")).now_or_never().is_none());
-        assert!(!writer.is_broken() && writer.offset() == 3, "the second was not begun");
+        assert!(!writer.is_broken() && writer.offset() == first, "the second was not begun");
         release(&writes);
         writer.write(Bytes::from_static(b"two")).await.unwrap();
         assert!(writer.finish().now_or_never().is_none(), "waits for the write");
@@ -250,6 +297,33 @@ mod tests {
         let mut finishing = Box::pin(writer.finish());
         assert!(finishing.as_mut().now_or_never().is_none(), "for one of its own");
         release(&syncs);
-        assert_eq!(finishing.await.unwrap().size, 6);
+        assert_eq!(finishing.await.unwrap().size, first + 3);
+    }
+
+    #[tokio::test]
+    async fn a_small_upload_is_one_stable_write() {
+        let pool = MemoryPool::new(PoolId(0));
+        let schedule = Schedule::default();
+        let replica = Arc::new(FaultyReplica::new(pool.writer(FileId(7)), &schedule));
+        let mut writer = Writer::new(replica, []);
+        writer.write(Bytes::from_static(b"small")).await.unwrap();
+        assert_eq!(writer.finish().await.unwrap().size, 5);
+        assert_eq!((schedule.count(Call::Write), schedule.count(Call::Sync)), (1, 0));
+        pool.crash();
+        let read = pool.writer(FileId(7)).read_at(0, 9).await.unwrap();
+        assert_eq!(&read.data[..], b"small", "it was stable");
+    }
+
+    #[tokio::test]
+    async fn a_small_upload_that_found_no_room_is_asked_for_again() {
+        let (schedule, mut writer) = writer();
+        schedule.on(Call::Write, 0..1, Fault::Fail(PoolError::Busy(PoolId(0))));
+        writer.write(Bytes::from_static(b"small")).await.unwrap();
+        assert!(writer.finish().await.is_err() && !writer.is_broken());
+        assert_eq!(writer.finish().await.unwrap().size, 5);
+        let (schedule, mut writer) = self::writer();
+        schedule.on(Call::Write, 0..1, Fault::Fail(PoolError::TooLarge));
+        writer.write(Bytes::from_static(b"small")).await.unwrap();
+        assert!(writer.finish().await.is_err() && writer.is_broken());
     }
 }
