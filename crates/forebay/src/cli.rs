@@ -6,6 +6,7 @@
 mod notes;
 #[cfg(test)]
 mod tests;
+mod why;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::import::{AdoptArguments, ImportArguments};
+pub use why::{WhyCommand, WhyIoArguments};
 
 #[derive(Parser)]
 #[command(
@@ -47,6 +49,11 @@ pub enum Command {
     Pool {
         #[command(subcommand)]
         command: PoolCommand,
+    },
+    /// Explain decisions of a running instance
+    Why {
+        #[command(subcommand)]
+        command: WhyCommand,
     },
     /// Renew the keys of pool tickets
     Keys {

@@ -108,7 +108,7 @@ pub async fn find(namespace: &SqlNamespace, path: &str) -> Result<FileId> {
 }
 
 /// The names in a path from the root of the namespace.
-fn names(path: &str) -> Result<Vec<Name>> {
+pub fn names(path: &str) -> Result<Vec<Name>> {
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     let names = parts.map(|part| match part {
         ".." => bail!("path may not have .. in it"),

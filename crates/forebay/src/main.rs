@@ -42,6 +42,7 @@ mod table;
 mod terminal;
 mod up;
 mod users;
+mod why;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         cli::Command::Fsck(arguments) => fsck::run(&arguments),
         cli::Command::Dir { command } => dir::run(&command),
         cli::Command::Pool { command } => pools::run(&command),
+        cli::Command::Why { command } => why::run(&command),
         cli::Command::Keys { command } => keys::command::run(&command),
         cli::Command::Quota { command } => quota::run(&command),
         cli::Command::Du(arguments) => quota::run_du(&arguments),

@@ -224,7 +224,7 @@ fn limits_of(arguments: &LimitArguments) -> Result<Limits> {
 }
 
 /// `10G` is ten times 2³⁰.
-fn parse_amount(text: &str) -> Result<u64> {
+pub fn parse_amount(text: &str) -> Result<u64> {
     let upper = text.trim().to_ascii_uppercase();
     let upper = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
     let (digits, shift) = match upper.find(|c: char| !c.is_ascii_digit()) {

@@ -1,7 +1,9 @@
 //! The way of a pool's bytes, as an operator sees it: the rule, the modes that are possible, and what was decided.
 
+use io_engine::Recorded;
 use io_engine::calibration::{Cancel, Stopped};
-use io_engine::mode::{Crossover, Kind, Policy, Thresholds};
+use io_engine::mode::{Crossover, Kind, Mode, Policy, Thresholds};
+use types::FileId;
 
 use crate::journal::JournalReport;
 use crate::local::LocalPool;
@@ -29,6 +31,15 @@ pub struct DecisionCount {
     pub bytes: u64,
 }
 
+/// The way of the bytes of one file that is in use, or kept for the next use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileIoReport {
+    /// `None`: the rule decides.
+    pub pinned: Option<Mode>,
+    /// The last decisions, oldest first. Requests that no fact takes past the page cache have none.
+    pub recorded: Vec<Recorded>,
+}
+
 /// The sizes in bytes from which requests leave the page cache, other facts aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoSizes {
@@ -54,6 +65,18 @@ impl LocalPool {
             return Err(Stopped::Io(std::io::Error::other(reason)));
         }
         parts.calibrating.run(parts, cancel, &|| false).map(|calibration| calibration.thresholds.into())
+    }
+
+    /// Those that the rule decides with now.
+    pub fn thresholds(&self) -> Thresholds {
+        self.parts().engine.path().thresholds()
+    }
+
+    /// `None`: the file was not used since the pool was opened, or was closed to make room for others.
+    pub fn file_io(&self, file: FileId) -> Option<FileIoReport> {
+        let replica = self.table().find(file)?;
+        let io = replica.io();
+        Some(FileIoReport { pinned: io.pinned(), recorded: io.recorded() })
     }
 
     pub fn io(&self) -> IoReport {

@@ -48,8 +48,11 @@ pub use adopt::{AdoptError, Adoption};
 pub use descriptions::{KeptDescriptions, fences};
 pub use error::OpenError;
 pub use identity::Identity;
-pub use io::{DecisionCount, IoReport, IoSizes};
+pub use io::{DecisionCount, FileIoReport, IoReport, IoSizes};
+pub use io_engine::Recorded as RecordedDecision;
 pub use io_engine::calibration::{Cancel, Stopped};
+/// The rule of modes, to decide recorded inputs again.
+pub use io_engine::mode;
 pub use io_engine::mode::{Crossover, Kind as IoKind, Policy as IoPolicy};
 pub use journal::{JournalPlace, JournalReport};
 pub use local::{Config, LocalPool, apply_journal};

@@ -170,6 +170,10 @@ impl LocalPool {
         &self.shared
     }
 
+    pub(crate) fn table(&self) -> &Replicas {
+        &self.replicas
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }

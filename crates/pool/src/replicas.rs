@@ -49,7 +49,7 @@ impl Replicas {
         Ok(taken.replica)
     }
 
-    /// The object for the file, if there is one.
+    /// The object for the file, if it is in use or kept for the next use.
     pub fn find(&self, file: FileId) -> Option<Arc<Replica>> {
         self.table.find(file)
     }

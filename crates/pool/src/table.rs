@@ -82,7 +82,7 @@ impl Table {
         Ok(Taken { replica, to_settle })
     }
 
-    /// The object for the file, if there is one.
+    /// The object for the file, if there is one. It is not kept longer for that.
     pub fn find(&self, file: FileId) -> Option<Arc<Replica>> {
         let shard = self.shard(file).lock();
         shard.by_file.get(&file).map(|slot| Arc::clone(&shard.slots[*slot].replica))
@@ -151,6 +151,22 @@ mod tests {
 
     fn len(table: &Table) -> usize {
         table.shards.iter().map(|shard| shard.lock().slots.len()).sum()
+    }
+
+    #[test]
+    fn a_look_at_a_replica_neither_makes_one_nor_keeps_one() {
+        let table = Table::new(2);
+        assert!(table.find(FileId(1)).is_none());
+        assert_eq!(len(&table), 0);
+        let taken = table.take(FileId(1)).ok().unwrap().replica;
+        assert!(Arc::ptr_eq(&taken, &table.find(FileId(1)).unwrap()));
+        drop(taken);
+        for file in 2..100 {
+            // Were it kept for the next use, it would outlive some of these.
+            table.find(FileId(1));
+            table.take(FileId(file)).ok().unwrap();
+        }
+        assert!(table.find(FileId(1)).is_none());
     }
 
     #[test]

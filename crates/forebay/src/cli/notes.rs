@@ -142,6 +142,21 @@ Examples:
   forebay pool iostat
   forebay pool iostat pool-0 --interval 5";
 
+pub const WHY_IO: &str = "\
+The instance must be running. Run the command as the owner of the data directory.
+
+A pool remembers the last 16 decisions of each file that it has open. Requests that no threshold lets past the page
+cache, and reads of bytes in memory, get no decision. Times are in UTC.
+
+KEY is policy, or a threshold as --json prints it: write.direct_bytes_min, hot_percent, … VALUE is a policy as in
+pools.io, a number of bytes with the suffix k, M, G or T for powers of 1024, or none. busy_latency_ms takes
+milliseconds. Nothing is changed on the server.
+
+Examples:
+  forebay why io /data/run7/events
+  forebay why io /data/run7/events --with-threshold policy=paper
+  forebay why io /data/run7/events --with-threshold write.direct_bytes_min=256k --with-threshold hot_percent=90";
+
 pub const KEYS_RENEW: &str = concat!(
     running_or_stopped!(),
     "

@@ -31,6 +31,7 @@ use crate::progress::Meter;
 use crate::questions::PoolQuestion;
 use crate::quota;
 use crate::report::{ClientReport, FsckReport, HttpReport, PoolReport, StatusReport};
+use crate::why;
 
 /// Rates are over the last so many seconds.
 const WINDOW_S: usize = 10;
@@ -270,6 +271,10 @@ impl crate::control::Responder for Responder {
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
             Request::Calibrate(id) => serde_json::to_value(self.calibrate(PoolId(id), meter).await?)?,
             Request::Iostat => serde_json::to_value(self.iostat())?,
+            Request::WhyIo(path) => {
+                let found = why::answer(&self.namespace, &self.local_pools, &*self.clock, &path).await?;
+                serde_json::to_value(found)?
+            }
             Request::RenewKeys => {
                 let keys = Arc::clone(&self.keys);
                 serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?

@@ -35,5 +35,6 @@ mod session;
 mod state_memory;
 mod statistics;
 mod trunking;
+mod why;
 mod write_delegation;
 mod xattr;

@@ -1,0 +1,105 @@
+//! `forebay why io`: the decisions about the modes of a file.
+
+use nfs4::{CreateType4, StableHow4};
+use testkit::nfs_client::{NfsClient, OpenFile};
+
+use crate::server::{Instance, Server, Setup};
+
+/// Each request is decided, whatever the file system of the tests can do.
+const DECIDED: Setup =
+    Setup { configuration: "[pools]\nio = \"direct\"\n", lease_s: 60, grace_s: 0, pools: 1, arguments: &[] };
+
+fn told(instance: &Instance, more: &[&str]) -> String {
+    let output = instance.run(&[&["why", "io"], more].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn refusal(instance: &Instance, more: &[&str]) -> String {
+    let output = instance.run(&[&["why", "io"], more].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "it succeeds");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    said
+}
+
+fn write(client: &mut NfsClient, file: &OpenFile, bytes: usize) {
+    client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, &vec![7; bytes]).unwrap();
+}
+
+#[test]
+fn the_decisions_of_a_file_are_told_and_decided_again_with_other_thresholds() {
+    let (instance, server) = Server::start_with(DECIDED);
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let dir = client.mkdir(&root, "dir", 0o755).unwrap();
+    let file = client.create(&dir, "file").unwrap();
+    write(&mut client, &file, 64 << 10);
+
+    let text = told(&instance, &["/dir/file"]);
+    assert!(text.starts_with("/dir/file: file "), "{text}");
+    assert!(text.contains("\npool-0: pools.io = \"direct\"\n"), "{text}");
+    let json = told(&instance, &["dir/file", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let decisions = found["replicas"][0]["decisions"].as_array().unwrap();
+    assert_eq!(decisions.len(), 1, "{json}");
+    assert_eq!(decisions[0]["inputs"]["request"]["length_bytes"], 65536, "{json}");
+    assert!(decisions[0].get("replayed").is_none(), "{json}");
+
+    let json = told(&instance, &["/dir/file", "--json", "--with-threshold", "policy=buffered"]);
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let replica = &found["replicas"][0];
+    assert_eq!(replica["decisions"][0]["replayed"]["mode"], "buffered", "{json}");
+    assert_eq!(
+        (&replica["thresholds"]["policy"], &replica["with_thresholds"]["policy"]),
+        (&"direct".into(), &"buffered".into())
+    );
+    let text = told(&instance, &["/dir/file", "--with-threshold", "policy=buffered"]);
+    assert!(
+        text.contains("with other thresholds (policy \"buffered\"), 1 of 1 decision would differ"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_of_which_nothing_is_recorded_is_told_with_the_reason() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    write(&mut client, &file, 100);
+    let text = told(&instance, &["/file"]);
+    assert!(text.contains("no decision is recorded: "), "{text}");
+    assert!(!text.contains("not used since"), "{text}");
+
+    server.terminate();
+    let stopped = refusal(&instance, &["/file"]);
+    assert!(stopped.contains("no instance runs"), "{stopped}");
+    let _server = instance.up();
+    let text = told(&instance, &["/file"]);
+    assert!(text.contains("was not used since the server was started"), "{text}");
+}
+
+#[test]
+fn a_path_without_a_replica_is_refused_with_the_reason() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    client.mkdir(&root, "dir", 0o755).unwrap();
+    client.create(&root, "empty").unwrap();
+    let target = bytes::Bytes::from_static(b"empty");
+    client.create_object(&root, CreateType4::Lnk(target.into()), "link", 0o777).unwrap();
+    for (path, why) in [
+        ("/none", "/none does not exist"),
+        ("/empty/below", "/empty/below does not exist"),
+        ("/dir", "/dir is a directory: name a file in it"),
+        ("/", "/ is a directory"),
+        ("/link", "/link is a symbolic link: name the file that it leads to"),
+        ("/dir/../empty", "path may not have .. in it"),
+    ] {
+        let said = refusal(&instance, &[path]);
+        assert!(said.contains(why), "{path}: {said}");
+    }
+    let said = refusal(&instance, &["/empty", "--with-threshold", "size=1"]);
+    assert!(said.contains("there is no threshold \"size\""), "{said}");
+}
