@@ -313,6 +313,12 @@ pub struct IostatArguments {
     /// End after so many intervals
     #[arg(long, value_name = "N", requires = "interval", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+    /// Show the files that have the most bytes of those that pools have open, since each was opened
+    #[arg(long, conflicts_with = "interval")]
+    pub by_file: bool,
+    /// With --by-file: show so many files [default: 20]
+    #[arg(long, value_name = "N", requires = "by_file", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub top: Option<u16>,
     #[command(flatten)]
     pub output: OutputArguments,
 }

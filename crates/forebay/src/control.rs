@@ -60,6 +60,8 @@ pub enum Request {
     Pool(PoolQuestion),
     /// Decisions of the pools about modes of I/O.
     Iostat,
+    /// So many files of each pool, those with the most bytes.
+    BusiestFiles(u16),
     /// Decisions of the pools about the modes of a file, by its path.
     WhyIo(String),
     /// Measure the modes of I/O on a pool's disk.

@@ -1,5 +1,6 @@
 //! `forebay pool`: which pools get files and clients, on a running instance or a stopped one.
 
+pub mod busiest;
 pub mod calibrate;
 pub mod iostat;
 
@@ -45,6 +46,7 @@ pub fn run(command: &PoolCommand) -> Result<ExitCode> {
         PoolCommand::Drain(arguments) => change(arguments, PoolQuestion::Drain)?,
         PoolCommand::Enable(arguments) => change(arguments, PoolQuestion::Enable)?,
         PoolCommand::Calibrate(arguments) => return calibrate::run(arguments),
+        PoolCommand::Iostat(arguments) if arguments.by_file => return busiest::run(arguments),
         PoolCommand::Iostat(arguments) => return iostat::run(arguments),
     }
     Ok(ExitCode::SUCCESS)

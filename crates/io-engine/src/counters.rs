@@ -36,6 +36,30 @@ pub struct DecisionCount {
     pub count: Count,
 }
 
+const MODE_CELLS: usize = Kind::ALL.len() * Mode::ALL.len();
+
+/// The counts of one file since it was opened, by kind and by the mode that ran.
+#[derive(Default)]
+pub struct ModeCounts([Cell; MODE_CELLS]);
+
+impl ModeCounts {
+    pub fn add(&self, kind: Kind, mode: Mode, bytes: u64) {
+        let cell = &self.0[place_of_mode(kind, mode)];
+        cell.operations.fetch_add(1, Relaxed);
+        cell.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub fn count(&self, kind: Kind, mode: Mode) -> Count {
+        let cell = &self.0[place_of_mode(kind, mode)];
+        Count { operations: cell.operations.load(Relaxed), bytes: cell.bytes.load(Relaxed) }
+    }
+
+    /// Read and written.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().fold(0, |sum, cell| sum.saturating_add(cell.bytes.load(Relaxed)))
+    }
+}
+
 impl DecisionCounts {
     /// `decision.mode` is the mode that ran, where that is another one than was chosen.
     pub fn add(&self, kind: Kind, decision: Decision, bytes: u64) {
@@ -79,6 +103,10 @@ impl DecisionSnapshot {
 fn place(kind: Kind, decision: Decision) -> usize {
     let row = kind as usize * Mode::ALL.len() + decision.mode as usize;
     row * Reason::ALL.len() + decision.reason as usize
+}
+
+fn place_of_mode(kind: Kind, mode: Mode) -> usize {
+    kind as usize * Mode::ALL.len() + mode as usize
 }
 
 #[cfg(test)]
@@ -130,6 +158,20 @@ mod tests {
         let order = snapshot.iter().map(|found| (found.kind, found.decision.mode, found.decision.reason));
         assert!(order.is_sorted());
         assert_eq!(snapshot.iter().count(), CELLS);
+    }
+
+    #[test]
+    fn each_kind_and_mode_of_a_file_is_counted_by_itself() {
+        let counts = ModeCounts::default();
+        let all: Vec<_> = Kind::ALL.iter().flat_map(|kind| Mode::ALL.map(|mode| (*kind, mode))).collect();
+        for (at, (kind, mode)) in all.iter().enumerate() {
+            (0..=at).for_each(|_| counts.add(*kind, *mode, 10));
+        }
+        for (at, (kind, mode)) in all.iter().enumerate() {
+            let operations = at as u64 + 1;
+            assert_eq!(counts.count(*kind, *mode), Count { operations, bytes: 10 * operations });
+        }
+        assert_eq!(counts.bytes(), 210);
     }
 
     #[test]

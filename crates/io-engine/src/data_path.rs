@@ -180,12 +180,12 @@ impl DataPath {
             let thresholds = self.rule.read().thresholds.contention;
             io.observe(Kind::Read, offset, bytes, Instant::now(), thresholds);
         }
-        self.counts.add(Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::HotRead }, bytes);
+        self.count(io, Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::HotRead }, bytes);
     }
 
     /// Bytes that a door has sent from the page cache.
-    pub fn note_sent(&self, bytes: u64) {
-        self.counts.add(Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::Sent }, bytes);
+    pub fn note_sent(&self, io: &FileIo, bytes: u64) {
+        self.count(io, Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::Sent }, bytes);
     }
 
     /// The rest of a read of which some pages are not in memory. Waits for the disk.
@@ -198,7 +198,7 @@ impl DataPath {
         let (offset, wanted, size) = (rest.offset(), rest.wanted(), rest.size());
         if !self.may_bypass(io, wanted as u64) {
             let read = rest.finish(file)?;
-            self.counts.add(Kind::Read, SMALL, read.data.len() as u64);
+            self.count(io, Kind::Read, SMALL, read.data.len() as u64);
             return Ok(read);
         }
         let rule = *self.rule.read();
@@ -246,7 +246,7 @@ impl DataPath {
         let _range = io.lock(offset, length, now).map_err(WriteFailure::from)?;
         if !self.may_bypass(io, length) {
             write_all(file, data, offset)?;
-            self.counts.add(Kind::Write, SMALL, length);
+            self.count(io, Kind::Write, SMALL, length);
             return Ok(());
         }
         let rule = *self.rule.read();
@@ -319,8 +319,13 @@ impl DataPath {
 
     fn note(&self, io: &FileIo, inputs: Inputs, decision: Decision, ran: Ran, bytes: u64) {
         let ran = Mode::from(ran);
-        self.counts.add(inputs.request.kind, Decision { mode: ran, ..decision }, bytes);
+        self.count(io, inputs.request.kind, Decision { mode: ran, ..decision }, bytes);
         io.record(Recorded { inputs, decision, ran, at: Instant::now() });
+    }
+
+    fn count(&self, io: &FileIo, kind: Kind, ran: Decision, bytes: u64) {
+        self.counts.add(kind, ran, bytes);
+        io.counts().add(kind, ran.mode, bytes);
     }
 
     fn direct_file<'a>(

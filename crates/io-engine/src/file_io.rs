@@ -16,6 +16,7 @@ use rustix::param::page_size;
 use types::ByteRange;
 
 use crate::contention::Contention;
+use crate::counters::ModeCounts;
 use crate::history::{History, Observed};
 use crate::mode::{ContentionThresholds, Decision, Inputs, Kind, Mode};
 use crate::range_lock::{LockKind, LockRefused, RangeGuard, RangeLocks};
@@ -33,6 +34,7 @@ pub struct FileIo {
     locks: RangeLocks,
     /// 0: none; else one more than the place of the mode in [`Mode::ALL`].
     pinned: AtomicU8,
+    counts: ModeCounts,
     facts: OnceLock<Box<Facts>>,
 }
 
@@ -70,7 +72,12 @@ impl Drop for DirectDescriptor {
 
 impl Default for FileIo {
     fn default() -> FileIo {
-        FileIo { locks: RangeLocks::new(WAITING_MAX), pinned: AtomicU8::new(0), facts: OnceLock::new() }
+        FileIo {
+            locks: RangeLocks::new(WAITING_MAX),
+            pinned: AtomicU8::new(0),
+            counts: ModeCounts::default(),
+            facts: OnceLock::new(),
+        }
     }
 }
 
@@ -102,9 +109,17 @@ impl FileIo {
     }
 
     /// Writes that had to wait for another one of the same pages.
-    #[cfg(test)]
     pub fn waits(&self) -> u64 {
         self.locks.waits()
+    }
+
+    pub fn is_contended(&self, now: Instant) -> bool {
+        self.facts.get().is_some_and(|facts| facts.contention.lock().is_contended(now))
+    }
+
+    /// Requests since the file was opened, short ones too.
+    pub fn counts(&self) -> &ModeCounts {
+        &self.counts
     }
 
     /// The decisions that were recorded last, oldest first.

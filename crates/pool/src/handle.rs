@@ -106,7 +106,8 @@ impl OpenReplica for Handle {
         }
         // The caller that sends from it cannot tell lost bytes from a hole.
         self.replica.file().check_whole(&self.shared).ok()?;
-        Some(Arc::new(LentRange { shared: Arc::clone(&self.shared), file, offset: range.offset() }))
+        let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
+        Some(Arc::new(LentRange { shared, replica, file, offset: range.offset() }))
     }
 
     fn ranges(&self) -> Option<&dyn ReplicaRanges> {
@@ -117,6 +118,7 @@ impl OpenReplica for Handle {
 /// Bytes of a replica's file, which is not closed meanwhile.
 struct LentRange {
     shared: Arc<PoolParts>,
+    replica: Arc<Replica>,
     file: Arc<OwnedFd>,
     offset: u64,
 }
@@ -133,7 +135,7 @@ impl LocalRange for LentRange {
     fn sent(&self, bytes: u64) {
         self.shared.counters.reads.add(1);
         self.shared.counters.read_bytes.add(bytes);
-        self.shared.engine.path().note_sent(bytes);
+        self.shared.engine.path().note_sent(self.replica.io(), bytes);
     }
 }
 

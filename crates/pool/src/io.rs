@@ -1,8 +1,13 @@
 //! The way of a pool's bytes, as an operator sees it: the rule, the modes that are possible, and what was decided.
 
-use io_engine::Recorded;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Instant;
+
 use io_engine::calibration::{Cancel, Stopped};
+use io_engine::counters::Count;
 use io_engine::mode::{Crossover, Kind, Mode, Policy, Thresholds};
+use io_engine::{FileIo, Recorded};
 use types::FileId;
 
 use crate::journal::JournalReport;
@@ -40,6 +45,26 @@ pub struct FileIoReport {
     pub recorded: Vec<Recorded>,
 }
 
+/// The requests of one file that is in use, or kept for the next use, since it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileCounts {
+    pub file: FileId,
+    /// By kind and mode, those that there were.
+    pub counts: Vec<FileCount>,
+    /// Writes that waited for another one of the same pages.
+    pub waits: u64,
+    /// So many of them that the rule takes note.
+    pub is_contended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileCount {
+    pub kind: Kind,
+    pub mode: Mode,
+    pub operations: u64,
+    pub bytes: u64,
+}
+
 /// The sizes in bytes from which requests leave the page cache, other facts aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoSizes {
@@ -52,6 +77,22 @@ impl From<Thresholds> for IoSizes {
     fn from(thresholds: Thresholds) -> IoSizes {
         let Thresholds { write, read_sequential, read_random, .. } = thresholds;
         IoSizes { write, read_sequential, read_random }
+    }
+}
+
+impl FileCounts {
+    fn of(file: FileId, io: &FileIo, now: Instant) -> FileCounts {
+        let kinds = Kind::ALL.into_iter().flat_map(|kind| Mode::ALL.map(|mode| (kind, mode)));
+        let counts = kinds.map(|(kind, mode)| {
+            let Count { operations, bytes } = io.counts().count(kind, mode);
+            FileCount { kind, mode, operations, bytes }
+        });
+        FileCounts {
+            file,
+            counts: counts.filter(|count| count.operations > 0).collect(),
+            waits: io.waits(),
+            is_contended: io.is_contended(now),
+        }
     }
 }
 
@@ -77,6 +118,24 @@ impl LocalPool {
         let replica = self.table().find(file)?;
         let io = replica.io();
         Some(FileIoReport { pinned: io.pinned(), recorded: io.recorded() })
+    }
+
+    /// The files with the most bytes, the busiest first, at most `top`.
+    pub fn busiest(&self, top: usize) -> Vec<FileCounts> {
+        let mut busiest = BinaryHeap::new();
+        self.table().each(&mut |replica| {
+            let bytes = replica.io().counts().bytes();
+            if bytes > 0 {
+                busiest.push(Reverse((bytes, replica.id())));
+            }
+            if busiest.len() > top {
+                busiest.pop();
+            }
+        });
+        let sorted = busiest.into_sorted_vec().into_iter().map(|Reverse((_, file))| file);
+        // One that was closed in between is left out.
+        let found = sorted.filter_map(|file| self.table().find(file));
+        found.map(|replica| FileCounts::of(replica.id(), replica.io(), Instant::now())).collect()
     }
 
     pub fn io(&self) -> IoReport {

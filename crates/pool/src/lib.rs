@@ -48,7 +48,7 @@ pub use adopt::{AdoptError, Adoption};
 pub use descriptions::{KeptDescriptions, fences};
 pub use error::OpenError;
 pub use identity::Identity;
-pub use io::{DecisionCount, FileIoReport, IoReport, IoSizes};
+pub use io::{DecisionCount, FileCount, FileCounts, FileIoReport, IoReport, IoSizes};
 pub use io_engine::Recorded as RecordedDecision;
 pub use io_engine::calibration::{Cancel, Stopped};
 /// The rule of modes, to decide recorded inputs again.

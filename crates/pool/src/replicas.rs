@@ -54,6 +54,11 @@ impl Replicas {
         self.table.find(file)
     }
 
+    /// Shows all replicas that are in use or kept. `look` is quick: others wait for it.
+    pub fn each(&self, look: &mut dyn FnMut(&Replica)) {
+        self.table.each(look);
+    }
+
     /// Forgets a replica that is gone; its holders keep it.
     pub fn drop_replica(&self, replica: &Replica) {
         self.table.drop_replica(replica);

@@ -88,6 +88,13 @@ impl Table {
         shard.by_file.get(&file).map(|slot| Arc::clone(&shard.slots[*slot].replica))
     }
 
+    /// Shows all replicas, a shard at a time, whose lock is held meanwhile.
+    pub fn each(&self, look: &mut dyn FnMut(&Replica)) {
+        for shard in &self.shards {
+            shard.lock().slots.iter().for_each(|slot| look(&slot.replica));
+        }
+    }
+
     /// Forgets a replica that is gone; its holders keep it.
     pub fn drop_replica(&self, replica: &Replica) {
         let mut shard = self.shard(replica.id()).lock();

@@ -138,8 +138,12 @@ The instance must be running. Run the command as the owner of the data directory
 Each row has the requests that one rule gave one mode. The guide to pools and disks lists the reasons. Bytes are those
 of the requests at the pool, not those at its disk.
 
+With --by-file, each row is a file that a pool has open or keeps open for the next use. Its counts begin when it is
+opened. `waits` are writes that waited for another write of the same pages.
+
 Examples:
   forebay pool iostat
+  forebay pool iostat --by-file --top 10
   forebay pool iostat pool-0 --interval 5";
 
 pub const WHY_IO: &str = "\

@@ -24,6 +24,7 @@ use crate::fsck;
 use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
+use crate::pools::busiest;
 use crate::pools::calibrate::PoolSizes;
 use crate::pools::iostat::PoolIo;
 use crate::pools::{self, PoolState};
@@ -271,6 +272,10 @@ impl crate::control::Responder for Responder {
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
             Request::Calibrate(id) => serde_json::to_value(self.calibrate(PoolId(id), meter).await?)?,
             Request::Iostat => serde_json::to_value(self.iostat())?,
+            Request::BusiestFiles(top) => {
+                let files = busiest::answer(&*self.namespace, &self.local_pools, usize::from(top)).await;
+                serde_json::to_value(files)?
+            }
             Request::WhyIo(path) => {
                 let found = why::answer(&self.namespace, &self.local_pools, &*self.clock, &path).await?;
                 serde_json::to_value(found)?

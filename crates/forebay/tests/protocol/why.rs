@@ -1,4 +1,4 @@
-//! `forebay why io`: the decisions about the modes of a file.
+//! `forebay why io` and `forebay pool iostat`: decisions about modes, and the counts of files.
 
 use nfs4::{CreateType4, StableHow4};
 use testkit::nfs_client::{NfsClient, OpenFile};
@@ -102,4 +102,33 @@ fn a_path_without_a_replica_is_refused_with_the_reason() {
     }
     let said = refusal(&instance, &["/empty", "--with-threshold", "size=1"]);
     assert!(said.contains("there is no threshold \"size\""), "{said}");
+}
+
+#[test]
+fn the_files_with_the_most_bytes_are_told_with_their_paths() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    for (name, bytes) in [("small", 100), ("large", 64 << 10), ("medium", 4096)] {
+        let file = client.create(&root, name).unwrap();
+        write(&mut client, &file, bytes);
+    }
+    let open = client.create(&root, "removed").unwrap();
+    write(&mut client, &open, 1 << 20);
+    client.remove(&root, "removed").unwrap();
+
+    let run = |more: &[&str]| {
+        let output = instance.run(&[&["pool", "iostat", "--by-file"], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let found: serde_json::Value = serde_json::from_str(&run(&["--top", "3", "--json"])).unwrap();
+    let files = found["files"].as_array().unwrap();
+    let paths: Vec<_> = files.iter().map(|file| file["path"].as_str()).collect();
+    assert_eq!(paths, [None, Some("/large"), Some("/medium")], "{found}");
+    let counted = serde_json::json!([{"kind": "write", "mode": "buffered", "operations": 1, "bytes": 65536}]);
+    assert_eq!(files[1]["counts"], counted);
+    let text = run(&["pool-0"]);
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(run(&["pool-7"]), "no file was read or written\n");
 }
