@@ -42,6 +42,9 @@ pub struct Snapshot {
     pub open_files: Vec<OpenView>,
     /// How data is read and written at the pools, and why it is done so.
     pub io_modes: Vec<IoModeView>,
+    /// Of all pools together.
+    pub io_times: Vec<IoTimesView>,
+    pub io_lanes: Vec<IoLaneView>,
     /// The slowest of the last 10 minutes.
     pub slow_operations: Vec<SlowOperation>,
     /// Counted since the start, by door and operation.
@@ -154,6 +157,29 @@ pub struct IoModeView {
     pub writes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+}
+
+/// Times of reads or writes in one mode.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct IoTimesView {
+    /// `read`, `write`.
+    pub direction: &'static str,
+    pub mode: &'static str,
+    /// Seconds, and how many took at most so long. In order.
+    pub up_to: Vec<(f64, u64)>,
+    pub count: u64,
+    pub sum_s: f64,
+}
+
+/// The threads of a pool for one sort of work.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct IoLaneView {
+    /// `pool-0`.
+    pub pool: String,
+    /// `data`, `sync`.
+    pub lane: &'static str,
+    pub waiting: u64,
+    pub busy: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

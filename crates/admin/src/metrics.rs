@@ -6,6 +6,7 @@
 //!
 //! Labels come from the code and the configuration, never from what a client sends, so the series are bounded.
 
+mod io_times;
 mod process;
 mod series;
 mod snapshot;
@@ -28,6 +29,9 @@ use crate::instance::{Problem, ProcessView, Snapshot};
 
 /// How long operations took, by door and operation.
 pub const OPERATION_SECONDS: &str = "forebay_operation_seconds";
+
+/// How long reads and writes took at the pools, by direction and mode.
+const IO_SECONDS: &str = "forebay_io_seconds";
 
 /// How many operations the namespace commits at once, and how long that takes; recorded there, without labels.
 const GROUP_OPERATIONS: &str = "forebay_namespace_group_operations";
@@ -107,7 +111,8 @@ impl Recorder {
             .build_recorder();
         let handle = recorder.handle();
         let recorder = Arc::new(recorder);
-        let recorded = || SERIES.iter().filter(|series| !process::has(series.name));
+        let recorded =
+            || SERIES.iter().filter(|series| !process::has(series.name) && series.name != IO_SECONDS);
         with_local_recorder(&recorder, || recorded().for_each(Series::describe));
         Ok(Recorder { recorder, handle, problems_seen: Arc::default() })
     }
@@ -123,7 +128,7 @@ impl Recorder {
             snapshot::record(snapshot);
             self.record_problems(problems);
         });
-        self.handle.render() + &process::text(process)
+        self.handle.render() + &io_times::text(&snapshot.io_times) + &process::text(process)
     }
 
     fn record_problems(&self, problems: &[Problem]) {

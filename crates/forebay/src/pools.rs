@@ -3,6 +3,7 @@
 pub mod busiest;
 pub mod calibrate;
 pub mod iostat;
+pub mod times;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -49,6 +49,14 @@ impl ModeCounts {
         cell.bytes.fetch_add(bytes, Relaxed);
     }
 
+    /// As `add`, but of two requests at the same moment one may be lost: two exact additions cost a read from the page
+    /// cache 10 ns of 330.
+    pub fn add_roughly(&self, kind: Kind, mode: Mode, bytes: u64) {
+        let cell = &self.0[place_of_mode(kind, mode)];
+        cell.operations.store(cell.operations.load(Relaxed).wrapping_add(1), Relaxed);
+        cell.bytes.store(cell.bytes.load(Relaxed).wrapping_add(bytes), Relaxed);
+    }
+
     pub fn count(&self, kind: Kind, mode: Mode) -> Count {
         let cell = &self.0[place_of_mode(kind, mode)];
         Count { operations: cell.operations.load(Relaxed), bytes: cell.bytes.load(Relaxed) }
@@ -66,6 +74,10 @@ impl DecisionCounts {
         let cell = &self.0[place(kind, decision)];
         cell.operations.fetch_add(1, Relaxed);
         cell.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub fn operations(&self, kind: Kind, decision: Decision) -> u64 {
+        self.0[place(kind, decision)].operations.load(Relaxed)
     }
 
     pub fn snapshot(&self) -> DecisionSnapshot {
@@ -165,7 +177,8 @@ mod tests {
         let counts = ModeCounts::default();
         let all: Vec<_> = Kind::ALL.iter().flat_map(|kind| Mode::ALL.map(|mode| (*kind, mode))).collect();
         for (at, (kind, mode)) in all.iter().enumerate() {
-            (0..=at).for_each(|_| counts.add(*kind, *mode, 10));
+            (0..at).for_each(|_| counts.add(*kind, *mode, 10));
+            counts.add_roughly(*kind, *mode, 10);
         }
         for (at, (kind, mode)) in all.iter().enumerate() {
             let operations = at as u64 + 1;

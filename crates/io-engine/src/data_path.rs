@@ -24,6 +24,7 @@ use crate::counters::{DecisionCounts, DecisionSnapshot};
 use crate::direct::{DirectFile, DirectIo};
 use crate::file_io::{FileIo, Recorded};
 use crate::history::Observed;
+use crate::latency::Latencies;
 use crate::mode::{
     Decision, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Pattern, Policy, PoolFacts, Reason, Request,
     Residency, Reuse, Thresholds, decide,
@@ -40,6 +41,10 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 const JUDGED_BYTES_MAX: u64 = 1 << 20;
 /// Of requests that no fact takes past the page cache.
 const SMALL: Decision = Decision { mode: Mode::Buffered, reason: Reason::Small };
+const HOT: Decision = Decision { mode: Mode::Buffered, reason: Reason::HotRead };
+/// Of reads from the page cache one in so many is timed, after the first ones: two looks at the clock cost a tenth of a
+/// short one.
+const TIMED_EACH: u64 = 64;
 
 pub struct DataPath {
     policy: Policy,
@@ -54,6 +59,14 @@ pub struct DataPath {
     direct_files: Arc<AtomicUsize>,
     direct_files_max: usize,
     counts: DecisionCounts,
+    latencies: Latencies,
+}
+
+/// A read from the page cache that is timed.
+pub(crate) struct HotTimer {
+    began: Instant,
+    /// It stands for so many.
+    count: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -103,6 +116,7 @@ impl DataPath {
             direct_files: Arc::default(),
             direct_files_max,
             counts: DecisionCounts::default(),
+            latencies: Latencies::default(),
         }
     }
 
@@ -155,6 +169,22 @@ impl DataPath {
         self.counts.snapshot()
     }
 
+    /// From a thread of the engine to the bytes: waits for a thread and syncs are not in it.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// `None`: this one is not timed.
+    pub(crate) fn time_hot(&self) -> Option<HotTimer> {
+        let before = self.counts.operations(Kind::Read, HOT);
+        let count = match before {
+            0..TIMED_EACH => 1,
+            _ if before % TIMED_EACH == TIMED_EACH - 1 => TIMED_EACH,
+            _ => return None,
+        };
+        Some(HotTimer { began: Instant::now(), count })
+    }
+
     /// Never waits for the disk.
     pub(crate) fn before_read(
         &self,
@@ -172,15 +202,19 @@ impl DataPath {
     }
 
     /// A read that the page cache served whole.
-    pub(crate) fn note_hot(&self, io: &FileIo, offset: u64, bytes: u64) {
+    pub(crate) fn note_hot(&self, io: &FileIo, offset: u64, bytes: u64, timer: Option<HotTimer>) {
         if bytes == 0 {
             return;
+        }
+        if let Some(HotTimer { began, count }) = timer {
+            self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), count);
         }
         if self.may_bypass(io, bytes) {
             let thresholds = self.rule.read().thresholds.contention;
             io.observe(Kind::Read, offset, bytes, Instant::now(), thresholds);
         }
-        self.count(io, Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::HotRead }, bytes);
+        self.counts.add(Kind::Read, HOT, bytes);
+        io.counts().add_roughly(Kind::Read, HOT.mode, bytes);
     }
 
     /// Bytes that a door has sent from the page cache.
@@ -195,15 +229,16 @@ impl DataPath {
         io: &FileIo,
         rest: Unfinished,
     ) -> Result<ReadData, Errno> {
+        let began = Instant::now();
         let (offset, wanted, size) = (rest.offset(), rest.wanted(), rest.size());
         if !self.may_bypass(io, wanted as u64) {
             let read = rest.finish(file)?;
             self.count(io, Kind::Read, SMALL, read.data.len() as u64);
+            self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), 1);
             return Ok(read);
         }
         let rule = *self.rule.read();
-        let observed =
-            io.observe(Kind::Read, offset, wanted as u64, Instant::now(), rule.thresholds.contention);
+        let observed = io.observe(Kind::Read, offset, wanted as u64, began, rule.thresholds.contention);
         let inputs =
             rule.inputs(io, read_of(offset, wanted as u64), size, rest.pages.unwrap_or_default(), observed);
         let decision = decide(&inputs, &rule.thresholds);
@@ -223,7 +258,7 @@ impl DataPath {
                 None => (rest.finish(file)?, Ran::Buffered),
             },
         };
-        self.note(io, inputs, decision, ran, read.data.len() as u64);
+        self.note(io, inputs, decision, ran, read.data.len() as u64, began);
         Ok(read)
     }
 
@@ -247,6 +282,7 @@ impl DataPath {
         if !self.may_bypass(io, length) {
             write_all(file, data, offset)?;
             self.count(io, Kind::Write, SMALL, length);
+            self.latencies.record(Kind::Write, Mode::Buffered, now.elapsed(), 1);
             return Ok(());
         }
         let rule = *self.rule.read();
@@ -277,7 +313,7 @@ impl DataPath {
             (Mode::Direct, Some((direct, pair)), _) => direct.write(pair, data, offset)?,
             _ => buffered()?,
         };
-        self.note(io, inputs, decision, ran, length);
+        self.note(io, inputs, decision, ran, length, now);
         Ok(())
     }
 
@@ -317,10 +353,11 @@ impl DataPath {
         length >= self.bypass_bytes_min.load(Ordering::Relaxed) || io.pinned().is_some()
     }
 
-    fn note(&self, io: &FileIo, inputs: Inputs, decision: Decision, ran: Ran, bytes: u64) {
-        let ran = Mode::from(ran);
+    fn note(&self, io: &FileIo, inputs: Inputs, decision: Decision, ran: Ran, bytes: u64, began: Instant) {
+        let (ran, at) = (Mode::from(ran), Instant::now());
+        self.latencies.record(inputs.request.kind, ran, at.saturating_duration_since(began), 1);
         self.count(io, inputs.request.kind, Decision { mode: ran, ..decision }, bytes);
-        io.record(Recorded { inputs, decision, ran, at: Instant::now() });
+        io.record(Recorded { inputs, decision, ran, at });
     }
 
     fn count(&self, io: &FileIo, kind: Kind, ran: Decision, bytes: u64) {

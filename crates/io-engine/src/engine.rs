@@ -14,7 +14,7 @@ use types::PoolId;
 
 use crate::buffer::Buffers;
 use crate::data_path::DataPath;
-use crate::queue::{Job, Queue, Refused};
+use crate::queue::{Job, Queue, QueueLoad, Refused};
 use crate::read::Reader;
 
 /// Work on files beside reads, writes and syncs.
@@ -124,6 +124,11 @@ impl Engine {
     /// Jobs that were asked for since the start: work of any kind but reads that memory served.
     pub fn jobs(&self) -> u64 {
         self.jobs.load(Ordering::Relaxed)
+    }
+
+    /// The work of the lanes, by their names.
+    pub fn loads(&self) -> [(&'static str, QueueLoad); 2] {
+        [("data", self.data.load()), ("sync", self.sync.load())]
     }
 
     /// The way of a write's bytes, for files that the engine asks to write.

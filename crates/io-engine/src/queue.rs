@@ -6,8 +6,11 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
+
+use crate::latency::{Histogram, Times};
 
 pub type Job = Box<dyn FnOnce() + Send>;
 
@@ -17,16 +20,37 @@ pub enum Refused {
     Stopped,
 }
 
+struct Queued {
+    job: Job,
+    since: Instant,
+}
+
 pub struct Queue {
     name: String,
     threads_max: usize,
     len_max: usize,
     state: Mutex<State>,
     work: Condvar,
+    waits: Histogram,
+}
+
+/// The work of a lane at one moment, and the waits since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLoad {
+    pub threads_max: usize,
+    /// Threads that run a job.
+    pub busy: usize,
+    /// Jobs that wait for a thread.
+    pub waiting: usize,
+    /// The most that ever waited.
+    pub waiting_max: usize,
+    /// How long jobs waited for a thread.
+    pub waits: Times,
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<Queued>,
+    waiting_max: usize,
     idle: usize,
     /// Woken for a job that they have not yet taken; keeps two jobs from counting on one idle thread.
     woken: usize,
@@ -37,11 +61,31 @@ struct State {
 impl Queue {
     pub fn new(name: String, threads_max: usize, len_max: usize) -> Arc<Queue> {
         assert!(threads_max > 0 && len_max > 0, "a queue without threads or room answers nobody");
-        let state = State { jobs: VecDeque::new(), idle: 0, woken: 0, threads: Vec::new(), stopping: false };
-        Arc::new(Queue { name, threads_max, len_max, state: Mutex::new(state), work: Condvar::new() })
+        let state = State {
+            jobs: VecDeque::new(),
+            waiting_max: 0,
+            idle: 0,
+            woken: 0,
+            threads: Vec::new(),
+            stopping: false,
+        };
+        let waits = Histogram::default();
+        Arc::new(Queue { name, threads_max, len_max, state: Mutex::new(state), work: Condvar::new(), waits })
+    }
+
+    pub fn load(&self) -> QueueLoad {
+        let state = self.state.lock();
+        QueueLoad {
+            threads_max: self.threads_max,
+            busy: state.threads.len().saturating_sub(state.idle),
+            waiting: state.jobs.len(),
+            waiting_max: state.waiting_max,
+            waits: self.waits.times(),
+        }
     }
 
     pub fn push(self: &Arc<Queue>, job: Job) -> Result<(), Refused> {
+        let queued = Queued { job, since: Instant::now() };
         let mut state = self.state.lock();
         if state.stopping {
             return Err(Refused::Stopped);
@@ -51,7 +95,7 @@ impl Queue {
         }
         if state.idle > state.woken {
             state.woken += 1;
-            state.jobs.push_back(job);
+            state.push(queued);
             drop(state);
             self.work.notify_one();
             return Ok(());
@@ -68,7 +112,7 @@ impl Queue {
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(job);
+        state.push(queued);
         Ok(())
     }
 
@@ -101,7 +145,9 @@ impl Queue {
     fn take(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some(Queued { job, since }) = state.jobs.pop_front() {
+                drop(state);
+                self.waits.record(since.elapsed(), 1);
                 return Some(job);
             }
             if state.stopping {
@@ -112,6 +158,13 @@ impl Queue {
             state.idle -= 1;
             state.woken = state.woken.saturating_sub(1);
         }
+    }
+}
+
+impl State {
+    fn push(&mut self, queued: Queued) {
+        self.jobs.push_back(queued);
+        self.waiting_max = self.waiting_max.max(self.jobs.len());
     }
 }
 
@@ -144,8 +197,12 @@ mod tests {
         queue.push(count()).unwrap();
         queue.push(count()).unwrap();
         assert_eq!(queue.push(count()), Err(Refused::Full));
+        let load = queue.load();
+        assert_eq!((load.threads_max, load.busy, load.waiting, load.waits.count()), (1, 1, 2, 1));
         drop(open);
         queue.stop();
+        let load = queue.load();
+        assert_eq!((load.waiting, load.waiting_max, load.waits.count()), (0, 2, 3));
         assert_eq!(ran.load(Ordering::SeqCst), 2);
         assert_eq!(queue.push(count()), Err(Refused::Stopped));
     }

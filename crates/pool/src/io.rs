@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use io_engine::calibration::{Cancel, Stopped};
 use io_engine::counters::Count;
+use io_engine::latency::Times;
 use io_engine::mode::{Crossover, Kind, Mode, Policy, Thresholds};
-use io_engine::{FileIo, Recorded};
+use io_engine::{FileIo, QueueLoad, Recorded};
 use types::FileId;
 
 use crate::journal::JournalReport;
@@ -23,6 +24,18 @@ pub struct IoReport {
     pub decisions: Vec<DecisionCount>,
     /// `None`: the pool has no write journal.
     pub journal: Option<JournalReport>,
+    /// By kind and mode, those that there were.
+    pub latencies: Vec<Latency>,
+    /// The lanes of the pool's threads.
+    pub lanes: [(&'static str, QueueLoad); 2],
+}
+
+/// The times of requests of one kind in one mode, without waits for a thread and without syncs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latency {
+    pub kind: Kind,
+    pub mode: Mode,
+    pub times: Times,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +93,13 @@ impl From<Thresholds> for IoSizes {
     }
 }
 
+fn kinds_and_modes() -> impl Iterator<Item = (Kind, Mode)> {
+    Kind::ALL.into_iter().flat_map(|kind| Mode::ALL.map(|mode| (kind, mode)))
+}
+
 impl FileCounts {
     fn of(file: FileId, io: &FileIo, now: Instant) -> FileCounts {
-        let kinds = Kind::ALL.into_iter().flat_map(|kind| Mode::ALL.map(|mode| (kind, mode)));
-        let counts = kinds.map(|(kind, mode)| {
+        let counts = kinds_and_modes().map(|(kind, mode)| {
             let Count { operations, bytes } = io.counts().count(kind, mode);
             FileCount { kind, mode, operations, bytes }
         });
@@ -149,12 +165,18 @@ impl LocalPool {
             operations: count.count.operations,
             bytes: count.count.bytes,
         });
+        let latencies = kinds_and_modes().map(|(kind, mode)| {
+            let times = path.latencies().times(kind, mode);
+            Latency { kind, mode, times }
+        });
         IoReport {
             policy: path.policy(),
             is_uncached_possible: capabilities.uncached,
             is_direct_possible: capabilities.direct.is_some(),
             decisions: decisions.collect(),
             journal: self.parts().journal.report(),
+            latencies: latencies.filter(|latency| latency.times.count() > 0).collect(),
+            lanes: self.parts().engine.loads(),
         }
     }
 }

@@ -48,12 +48,13 @@ pub use adopt::{AdoptError, Adoption};
 pub use descriptions::{KeptDescriptions, fences};
 pub use error::OpenError;
 pub use identity::Identity;
-pub use io::{DecisionCount, FileCount, FileCounts, FileIoReport, IoReport, IoSizes};
-pub use io_engine::Recorded as RecordedDecision;
+pub use io::{DecisionCount, FileCount, FileCounts, FileIoReport, IoReport, IoSizes, Latency};
 pub use io_engine::calibration::{Cancel, Stopped};
+pub use io_engine::latency::{Times as IoTimes, coarse_ends};
 /// The rule of modes, to decide recorded inputs again.
 pub use io_engine::mode;
 pub use io_engine::mode::{Crossover, Kind as IoKind, Policy as IoPolicy};
+pub use io_engine::{QueueLoad, Recorded as RecordedDecision};
 pub use journal::{JournalPlace, JournalReport};
 pub use local::{Config, LocalPool, apply_journal};
 pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, accept_length, expect_length, look, scan};

@@ -159,6 +159,13 @@ pub const SERIES: &[Series] = &[
     ),
     counter("forebay_io_read_bytes_total", &["mode", "reason"], "Bytes of these reads."),
     counter("forebay_io_written_bytes_total", &["mode", "reason"], "Bytes of these writes."),
+    histogram(
+        super::IO_SECONDS,
+        &["direction", "mode"],
+        "Time of reads and writes at the page cache or the disk, by I/O mode; syncs and waits for a thread apart.",
+    ),
+    gauge("forebay_io_waiting_jobs", &["lane", "pool"], "Jobs that wait for a thread of the pool."),
+    gauge("forebay_io_busy_threads", &["lane", "pool"], "Threads of the pool that run a job."),
     counter("forebay_operations_total", &["door", "operation"], "Operations that clients requested."),
     histogram(super::OPERATION_SECONDS, &["door", "operation"], "Duration of operations."),
     counter("process_cpu_seconds_total", &[], "CPU time of the process, user and system."),

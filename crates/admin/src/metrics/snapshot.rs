@@ -35,6 +35,13 @@ pub(super) fn record(snapshot: &Snapshot) {
         count("forebay_io_read_bytes_total", io.read_bytes);
         count("forebay_io_written_bytes_total", io.written_bytes);
     }
+    for lane in &snapshot.io_lanes {
+        let set = |series: &'static str, value: u64| {
+            gauge!(series, "lane" => lane.lane, "pool" => lane.pool.clone()).set(value as f64);
+        };
+        set("forebay_io_waiting_jobs", lane.waiting);
+        set("forebay_io_busy_threads", lane.busy);
+    }
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());
         counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);

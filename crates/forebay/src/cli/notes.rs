@@ -138,8 +138,13 @@ The instance must be running. Run the command as the owner of the data directory
 Each row has the requests that one rule gave one mode. The guide to pools and disks lists the reasons. Bytes are those
 of the requests at the pool, not those at its disk.
 
+The second table has the times of reads and writes at the page cache or the disk. Of reads that the page cache serves
+at once, one in 64 is timed and counts for all, after the first 64. The third table has the threads of the pools: the
+jobs that wait for one now, the most that ever waited, and how long they waited.
+
 With --by-file, each row is a file that a pool has open or keeps open for the next use. Its counts begin when it is
-opened. `waits` are writes that waited for another write of the same pages.
+opened; of reads from memory that run at the same moment some may be missing. `waits` are writes that waited for
+another write of the same pages.
 
 Examples:
   forebay pool iostat

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pool::{DecisionCount, IoReport};
+use pool::{DecisionCount, IoReport, Latency, QueueLoad};
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::display::Size;
 
 use super::number;
+use super::times::Times;
 use crate::cli::IostatArguments;
 use crate::control::{self, Request};
 use crate::output;
@@ -25,6 +26,31 @@ pub struct PoolIo {
     /// The modes that kernel and file system have.
     pub modes: Vec<String>,
     pub decisions: Vec<Decisions>,
+    pub latencies: Vec<KindTimes>,
+    pub lanes: Vec<Lane>,
+}
+
+/// The times of requests of one kind in one mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindTimes {
+    pub kind: String,
+    pub mode: String,
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Threads of a pool, and the jobs that wait for them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    /// `data` or `sync`.
+    pub lane: String,
+    pub threads_max: usize,
+    pub busy: usize,
+    pub waiting: usize,
+    /// Since the start.
+    pub waiting_max: usize,
+    /// How long jobs waited for a thread.
+    pub waits: Times,
 }
 
 /// Requests of one kind that one rule gave one mode.
@@ -91,6 +117,8 @@ impl PoolIo {
                 .map(|(mode, _)| (*mode).to_owned())
                 .collect(),
             decisions: report.decisions.iter().map(Decisions::from).collect(),
+            latencies: report.latencies.iter().map(KindTimes::from).collect(),
+            lanes: report.lanes.iter().map(|(lane, load)| Lane::new(lane, load)).collect(),
         }
     }
 
@@ -109,13 +137,45 @@ impl PoolIo {
             let bytes = counted.bytes.checked_sub(bytes).unwrap_or(counted.bytes);
             (operations > 0).then(|| Decisions { operations, bytes, ..counted.clone() })
         });
-        PoolIo { decisions: decisions.collect(), ..self.clone() }
+        let same = || earlier.iter().filter(|pool| pool.name == self.name);
+        let latencies = self.latencies.iter().map(|now| {
+            let before = same().flat_map(|pool| &pool.latencies);
+            let mut before = before.filter(|before| (&before.kind, &before.mode) == (&now.kind, &now.mode));
+            KindTimes { times: now.times.since(before.next().map(|before| &before.times)), ..now.clone() }
+        });
+        let lanes = self.lanes.iter().map(|now| {
+            let mut before = same().flat_map(|pool| &pool.lanes).filter(|before| before.lane == now.lane);
+            Lane { waits: now.waits.since(before.next().map(|before| &before.waits)), ..now.clone() }
+        });
+        PoolIo {
+            decisions: decisions.collect(),
+            latencies: latencies.filter(|latency| latency.times.count > 0).collect(),
+            lanes: lanes.collect(),
+            ..self.clone()
+        }
     }
 }
 
 impl Decisions {
     fn key(&self) -> (&str, &str, &str) {
         (&self.kind, &self.mode, &self.reason)
+    }
+}
+
+impl From<&Latency> for KindTimes {
+    fn from(latency: &Latency) -> KindTimes {
+        KindTimes {
+            kind: latency.kind.label().to_owned(),
+            mode: latency.mode.label().to_owned(),
+            times: Times::new(&latency.times),
+        }
+    }
+}
+
+impl Lane {
+    fn new(lane: &str, load: &QueueLoad) -> Lane {
+        let QueueLoad { threads_max, busy, waiting, waiting_max, ref waits } = *load;
+        Lane { lane: lane.to_owned(), threads_max, busy, waiting, waiting_max, waits: Times::new(waits) }
     }
 }
 
@@ -160,7 +220,51 @@ impl Statistics {
                 ]);
             }
         }
-        text + &table.to_string()
+        format!("{text}{table}\n{}\n{}", self.latencies(), self.lanes())
+    }
+
+    fn latencies(&self) -> Table<8> {
+        let mut table = Table::new([
+            Column::Text("pool"),
+            Column::Text("kind"),
+            Column::Text("mode"),
+            Column::Number("timed"),
+            Column::Number("p50"),
+            Column::Number("p90"),
+            Column::Number("p99"),
+            Column::Number("longest"),
+        ]);
+        for pool in &self.pools {
+            for KindTimes { kind, mode, times } in &pool.latencies {
+                let [p50, p90, p99, longest] = times.cells();
+                let (kind, mode, count) = (kind.clone(), mode.clone(), times.count.to_string());
+                table.row([pool.name.clone(), kind, mode, count, p50, p90, p99, longest]);
+            }
+        }
+        table
+    }
+
+    fn lanes(&self) -> Table<9> {
+        let mut table = Table::new([
+            Column::Text("pool"),
+            Column::Text("threads"),
+            Column::Number("busy"),
+            Column::Number("waiting"),
+            Column::Number("most"),
+            Column::Number("wait p50"),
+            Column::Number("p90"),
+            Column::Number("p99"),
+            Column::Number("longest"),
+        ]);
+        for pool in &self.pools {
+            for lane in &pool.lanes {
+                let [p50, p90, p99, longest] = lane.waits.cells();
+                let (threads, busy) = (lane.lane.clone(), format!("{}/{}", lane.busy, lane.threads_max));
+                let (waiting, most) = (lane.waiting.to_string(), lane.waiting_max.to_string());
+                table.row([pool.name.clone(), threads, busy, waiting, most, p50, p90, p99, longest]);
+            }
+        }
+        table
     }
 }
 
@@ -188,7 +292,33 @@ mod tests {
             policy: "auto".to_owned(),
             modes: vec!["buffered".to_owned()],
             decisions,
+            latencies: Vec::new(),
+            lanes: Vec::new(),
         }
+    }
+
+    fn timed(buckets: &[(Duration, u64)]) -> Times {
+        let max = buckets.last().unwrap().0;
+        Times::new(&pool::IoTimes { buckets: buckets.to_vec(), sum: max, max })
+    }
+
+    #[test]
+    fn times_and_lanes_have_tables_of_their_own() {
+        let ms = Duration::from_millis;
+        let mut now = pool(vec![counted("read", "buffered", 3, 4096)]);
+        let (kind, mode) = ("read".to_owned(), "buffered".to_owned());
+        now.latencies.push(KindTimes { kind, mode, times: timed(&[(ms(1), 2), (ms(20), 1)]) });
+        let lane = "data".to_owned();
+        let waits = timed(&[(ms(2), 5)]);
+        now.lanes.push(Lane { lane, threads_max: 4, busy: 1, waiting: 2, waiting_max: 9, waits });
+        let text = Statistics { pools: vec![now.clone()] }.text();
+        let blocks: Vec<&str> = text.split("\n\n").collect();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        let row = |at: usize| words(blocks[at].lines().nth(1).unwrap());
+        assert_eq!(row(1), "pool-0 read buffered 3 1.0 ms 20 ms 20 ms 20 ms", "{text}");
+        assert_eq!(row(2), "pool-0 data 1/4 2 9 2.0 ms 2.0 ms 2.0 ms 2.0 ms", "{text}");
+        let idle = now.since(std::slice::from_ref(&now));
+        assert!(idle.latencies.is_empty() && idle.lanes[0].waits.count == 0, "{idle:?}");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, CopyView, GrantView, GssView, IoModeView, KeysView, LogLevels, NamespaceView,
-    NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, SlowOperation,
-    Snapshot,
+    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
+    LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView,
+    QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
-use api::{Observer, Paths, PoolManager, PoolStatus, Subject};
+use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
 use async_trait::async_trait;
 use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor};
 use door_webdav::{CopyCounts, CopyFigures, Direction};
@@ -20,7 +20,7 @@ use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
-use pool::{IoKind, LocalPool};
+use pool::{IoKind, IoReport, IoTimes, LocalPool};
 use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::keys::Keys;
@@ -196,9 +196,9 @@ impl Rates {
 
 impl Overview {
     /// Of all pools of this process together.
-    fn io_modes(&self) -> Vec<IoModeView> {
+    fn io_modes(reports: &[(PoolId, IoReport)]) -> Vec<IoModeView> {
         let mut modes: BTreeMap<(&'static str, &'static str), IoModeView> = BTreeMap::new();
-        for count in self.local_pools.iter().flat_map(|pool| pool.io().decisions) {
+        for count in reports.iter().flat_map(|(_, report)| &report.decisions) {
             let view = modes.entry((count.mode, count.reason)).or_insert_with(|| IoModeView {
                 mode: count.mode,
                 reason: count.reason,
@@ -212,6 +212,35 @@ impl Overview {
             *bytes += count.bytes;
         }
         modes.into_values().collect()
+    }
+
+    /// Of all pools of this process together.
+    fn io_times(reports: &[(PoolId, IoReport)]) -> Vec<IoTimesView> {
+        let mut sums: BTreeMap<(&'static str, &'static str), IoTimes> = BTreeMap::new();
+        for latency in reports.iter().flat_map(|(_, report)| &report.latencies) {
+            let labels = (latency.kind.label(), latency.mode.label());
+            sums.entry(labels).or_default().add(&latency.times);
+        }
+        let views = sums.into_iter().map(|((direction, mode), times)| IoTimesView {
+            direction,
+            mode,
+            up_to: pool::coarse_ends().map(|end| (end.as_secs_f64(), times.up_to(end))).collect(),
+            count: times.count(),
+            sum_s: times.sum.as_secs_f64(),
+        });
+        views.collect()
+    }
+
+    fn io_lanes(reports: &[(PoolId, IoReport)]) -> Vec<IoLaneView> {
+        let lanes = reports.iter().flat_map(|(id, report)| {
+            report.lanes.iter().map(|(lane, load)| IoLaneView {
+                pool: id.to_string(),
+                lane,
+                waiting: load.waiting as u64,
+                busy: load.busy as u64,
+            })
+        });
+        lanes.collect()
     }
 
     /// To be called every second.
@@ -414,7 +443,7 @@ impl Instance for Overview {
     async fn snapshot(&self) -> Snapshot {
         let usage = self.namespace.totals();
         let statuses = self.pool_map.pools();
-        let io_modes = self.io_modes();
+        let io: Vec<_> = self.local_pools.iter().map(|pool| (pool.id(), pool.io())).collect();
         let pools = statuses.into_iter().map(|status| {
             let (id, rates) = (status.id, self.rates.of(status.id));
             let address = self.pool_map.address(id, door_nfs::NAME);
@@ -435,7 +464,9 @@ impl Instance for Overview {
             clients: self.clients(&nfs),
             open_count,
             open_files,
-            io_modes,
+            io_modes: Self::io_modes(&io),
+            io_times: Self::io_times(&io),
+            io_lanes: Self::io_lanes(&io),
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),

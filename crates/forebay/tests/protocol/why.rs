@@ -132,3 +132,24 @@ fn the_files_with_the_most_bytes_are_told_with_their_paths() {
     assert_eq!(text.lines().count(), 5, "{text}");
     assert_eq!(run(&["pool-7"]), "no file was read or written\n");
 }
+
+#[test]
+fn times_of_requests_and_the_load_of_threads_are_told() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    (0..3).for_each(|_| write(&mut client, &file, 4096));
+    let output = instance.run(&["pool", "iostat", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pool = &told["pools"][0];
+    let timed = pool["latencies"].as_array().unwrap();
+    assert_eq!(timed.len(), 1, "{told}");
+    let fact = |name: &str| timed[0][name].clone();
+    assert_eq!((fact("kind"), fact("mode"), fact("count")), ("write".into(), "buffered".into(), 3.into()));
+    let lanes = pool["lanes"].as_array().unwrap();
+    let names: Vec<_> = lanes.iter().map(|lane| lane["lane"].as_str().unwrap()).collect();
+    assert_eq!(names, ["data", "sync"]);
+    // Stable writes run there.
+    assert!(lanes[1]["waits"]["count"].as_u64().unwrap() >= 3, "{told}");
+}

@@ -36,13 +36,14 @@ impl Bench {
     fn read(&self, offset: u64, length: u32) -> Vec<u8> {
         let reader = Reader::new(Buffers::new(0));
         let file = self.file.as_fd();
+        let timer = self.path.time_hot();
         let started = match self.path.before_read(file, &self.io, offset, length.into()) {
             BeforeRead::TryCache => reader.start(file, offset, length),
             BeforeRead::Cold(pages) => reader.start_cold(file, offset, length, pages),
         };
         match started.unwrap() {
             Started::Done(read) => {
-                self.path.note_hot(&self.io, offset, read.data.len() as u64);
+                self.path.note_hot(&self.io, offset, read.data.len() as u64, timer);
                 read.data.to_vec()
             }
             Started::Rest(rest) => self.path.read(self.file.as_fd(), &self.io, rest).unwrap().data.to_vec(),
@@ -279,4 +280,37 @@ fn memory_pressure_is_a_fact_of_the_next_request() {
     let pool = bench.io.recorded()[0].inputs.pool;
     assert!(pool.is_memory_tight);
     assert_eq!((pool.dirty_headroom_bytes, pool.queue_latency), (Some(7), Some(Duration::from_millis(3))));
+}
+
+#[test]
+fn each_request_is_timed_under_the_mode_that_ran() {
+    for policy in [Policy::Buffered, Policy::Uncached, Policy::Direct] {
+        let bench = Bench::new(policy);
+        bench.write(0, &pattern(1 << 20));
+        bench.forget();
+        bench.read(0, 1 << 20);
+        let timed = |kind, mode| bench.path.latencies().times(kind, mode).count();
+        for kind in Kind::ALL {
+            for mode in Mode::ALL {
+                let counts = bench.path.counts();
+                let counted =
+                    Reason::ALL.map(|reason| counts.count(kind, Decision { mode, reason }).operations);
+                assert_eq!(timed(kind, mode), counted.iter().sum::<u64>(), "{policy} {kind:?} {mode:?}");
+            }
+        }
+        assert_eq!(Mode::ALL.map(|mode| timed(Kind::Write, mode)).iter().sum::<u64>(), 1, "{policy}");
+    }
+}
+
+#[test]
+fn reads_from_memory_are_timed_one_by_one_at_first_and_then_by_samples_that_stand_for_all() {
+    let bench = Bench::new(Policy::Buffered);
+    bench.write(0, &pattern(100));
+    let timed = || bench.path.latencies().times(Kind::Read, Mode::Buffered).count();
+    (0..64).for_each(|_| _ = bench.read(0, 100));
+    assert_eq!((timed(), bench.counted(Kind::Read, Mode::Buffered, Reason::HotRead).0), (64, 64));
+    (64..127).for_each(|_| _ = bench.read(0, 100));
+    assert_eq!(timed(), 64);
+    bench.read(0, 100);
+    assert_eq!(timed(), 128);
 }

@@ -26,10 +26,7 @@ impl Engine {
                 file.load()?;
                 let known = file.known();
                 match start_read(pool, &reader, &path, &file, offset, length)? {
-                    Started::Done(read) => {
-                        path.note_hot(file.io(), offset, read.data.len() as u64);
-                        file.judge(read, offset, known)
-                    }
+                    Started::Done(read) => file.judge(read, offset, known),
                     Started::Rest(rest) => finish_read(pool, &path, rest, &file, known),
                 }
             });
@@ -37,10 +34,7 @@ impl Engine {
         let known = file.known();
         match start_read(pool, &self.reader, &self.path, file, offset, length) {
             Err(error) => IoHandle::ready(Err(error)),
-            Ok(Started::Done(read)) => {
-                self.path.note_hot(file.io(), offset, read.data.len() as u64);
-                IoHandle::ready(file.judge(read, offset, known))
-            }
+            Ok(Started::Done(read)) => IoHandle::ready(file.judge(read, offset, known)),
             Ok(Started::Rest(rest)) => {
                 let (file, path) = (file.clone(), Arc::clone(&self.path));
                 self.submit(Lane::Data, move || finish_read(pool, &path, rest, &file, known))
@@ -57,11 +51,12 @@ impl Engine {
         length: usize,
         into: &mut BytesMut,
     ) -> bool {
+        let timer = self.path.time_hot();
         let before = self.path.before_read(file, io, offset, length as u64);
         let is_read =
             matches!(before, BeforeRead::TryCache) && self.reader.append_resident(file, offset, length, into);
         if is_read {
-            self.path.note_hot(io, offset, length as u64);
+            self.path.note_hot(io, offset, length as u64, timer);
         }
         is_read
     }
@@ -187,11 +182,16 @@ fn start_read<R: Readable>(
     length: u32,
 ) -> Result<Started, PoolError> {
     let Some(open) = file.open()? else { return Ok(Started::empty()) };
+    let timer = path.time_hot();
     let started = match path.before_read(open, file.io(), offset, u64::from(length)) {
         BeforeRead::TryCache => reader.start(open, offset, length),
         BeforeRead::Cold(pages) => reader.start_cold(open, offset, length, pages),
     };
-    started.map_err(|errno| pool_error(pool, "read data", errno))
+    let started = started.map_err(|errno| pool_error(pool, "read data", errno))?;
+    if let Started::Done(read) = &started {
+        path.note_hot(file.io(), offset, read.data.len() as u64, timer);
+    }
+    Ok(started)
 }
 
 fn finish_read<R: Readable>(

@@ -217,3 +217,16 @@ async fn a_ticket_of_a_removed_file_makes_no_replica_when_the_removal_is_forgott
     }
     assert_eq!(running.shared.store.look(file), Ok(None));
 }
+
+#[tokio::test]
+async fn the_busiest_files_are_those_with_the_most_bytes_and_no_more_than_were_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    for (file, bytes) in [(1, 10), (2, 4000), (3, 300), (4, 0)] {
+        let written = replica(&running, file).await;
+        written.write_at(0, Bytes::from(vec![7; bytes]), Stability::Unstable).await.unwrap();
+    }
+    let found = |top| running.busiest(top).into_iter().map(|counts| counts.file.0).collect::<Vec<_>>();
+    assert_eq!(found(2), [2, 3]);
+    assert_eq!(found(10), [2, 3, 1]);
+}
