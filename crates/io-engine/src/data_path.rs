@@ -31,12 +31,15 @@ use crate::mode::{
 };
 use crate::range_lock::LockRefused;
 use crate::read::{Unfinished, size_of};
+use crate::readahead::{Advising, PoolReadAhead, ReadAheadCounts, ReadAheadLimits};
 use crate::residency::count_pages;
 use crate::uncached::{UncachedIo, WINDOW_BYTES};
 use crate::write::{OFFSET_MAX, write_all};
 
 /// Of free aligned buffers.
 const KEPT_BYTES_MAX: usize = 32 << 20;
+/// Of read-ahead that was not used yet: pages that other data had to leave for.
+const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// A stretch of a file that a door sends by itself is judged by its beginning.
 const JUDGED_BYTES_MAX: u64 = 1 << 20;
 /// Of requests that no fact takes past the page cache.
@@ -60,6 +63,8 @@ pub struct DataPath {
     direct_files_max: usize,
     counts: DecisionCounts,
     latencies: Latencies,
+    /// Of buffered reads only: pages that are read ahead stay in the page cache, which the other modes leave alone.
+    read_ahead: PoolReadAhead,
 }
 
 /// A read from the page cache that is timed.
@@ -117,6 +122,7 @@ impl DataPath {
             direct_files_max,
             counts: DecisionCounts::default(),
             latencies: Latencies::default(),
+            read_ahead: PoolReadAhead::new(ReadAheadLimits::for_memory(READ_AHEAD_BYTES_MAX)),
         }
     }
 
@@ -151,6 +157,7 @@ impl DataPath {
         dirty_headroom_bytes: Option<u64>,
         queue_latency: Option<Duration>,
     ) {
+        self.read_ahead.set_tight(is_memory_tight);
         let pool = &mut self.rule.write().pool;
         *pool = PoolFacts {
             capabilities: pool.capabilities,
@@ -160,9 +167,18 @@ impl DataPath {
         };
     }
 
-    /// Whether any request may leave the page cache, so that memory and device matter.
+    /// Whether any request may leave the page cache, or anything is read ahead, so that memory and device matter.
     pub fn needs_pressure(&self) -> bool {
-        self.bypass_bytes_min.load(Ordering::Relaxed) != u64::MAX
+        self.bypass_bytes_min.load(Ordering::Relaxed) != u64::MAX || self.read_ahead.needs_pressure()
+    }
+
+    /// To be called once a second or so.
+    pub fn expire_read_ahead(&self, now: Instant) {
+        self.read_ahead.expire(now);
+    }
+
+    pub fn read_ahead(&self) -> ReadAheadCounts {
+        self.read_ahead.counts()
     }
 
     pub fn counts(&self) -> DecisionSnapshot {
@@ -201,10 +217,16 @@ impl DataPath {
         }
     }
 
-    /// A read that the page cache served whole.
-    pub(crate) fn note_hot(&self, io: &FileIo, offset: u64, bytes: u64, timer: Option<HotTimer>) {
+    /// A read that the page cache served whole. Returns what is to be read ahead then.
+    pub(crate) fn note_hot(
+        &self,
+        io: &FileIo,
+        offset: u64,
+        bytes: u64,
+        timer: Option<HotTimer>,
+    ) -> Option<Advising> {
         if bytes == 0 {
-            return;
+            return None;
         }
         if let Some(HotTimer { began, count }) = timer {
             self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), count);
@@ -215,6 +237,7 @@ impl DataPath {
         }
         self.counts.add(Kind::Read, HOT, bytes);
         io.counts().add_roughly(Kind::Read, HOT.mode, bytes);
+        self.read_ahead.note_hit(&io.read_ahead, ByteRange::new(offset, bytes)?)
     }
 
     /// Bytes that a door has sent from the page cache.
@@ -222,20 +245,26 @@ impl DataPath {
         self.count(io, Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::Sent }, bytes);
     }
 
-    /// The rest of a read of which some pages are not in memory. Waits for the disk.
+    /// The rest of a read of which some pages are not in memory, and what is to be read ahead after it. Waits for the disk.
     pub(crate) fn read(
         &self,
         file: BorrowedFd<'_>,
         io: &FileIo,
         rest: Unfinished,
-    ) -> Result<ReadData, Errno> {
+    ) -> Result<(ReadData, Option<Advising>), Errno> {
         let began = Instant::now();
         let (offset, wanted, size) = (rest.offset(), rest.wanted(), rest.size());
+        let is_miss = rest.is_miss;
+        let ahead = |read: &ReadData| {
+            let read = ByteRange::new(offset, read.data.len() as u64).filter(|_| is_miss)?;
+            self.read_ahead.note_miss(&io.read_ahead, read, size, Instant::now())
+        };
         if !self.may_bypass(io, wanted as u64) {
             let read = rest.finish(file)?;
             self.count(io, Kind::Read, SMALL, read.data.len() as u64);
             self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), 1);
-            return Ok(read);
+            let ahead = ahead(&read);
+            return Ok((read, ahead));
         }
         let rule = *self.rule.read();
         let observed = io.observe(Kind::Read, offset, wanted as u64, began, rule.thresholds.contention);
@@ -259,7 +288,8 @@ impl DataPath {
             },
         };
         self.note(io, inputs, decision, ran, read.data.len() as u64, began);
-        Ok(read)
+        let ahead = if ran == Ran::Buffered { ahead(&read) } else { None };
+        Ok((read, ahead))
     }
 
     /// All of the bytes, or the error that stopped them; then some may have been written. `size`: of the file before it.

@@ -2,7 +2,7 @@
 //!
 //! The owner says what its file is and checks its own rules; the engine decides where each step runs. A clone of a file
 //! is kept until its operation ends, and is dropped before the caller has the answer, unless another thread's sync
-//! answers it: the caller may want to close it.
+//! answers it: the caller may want to close it. The clone of a read after which the file is read ahead is kept for that.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,7 +1,8 @@
-//! The state of one file that decisions and modes need: range locks, history, contention, a descriptor for direct I/O.
+//! The state of one file that decisions and modes need: range locks, history, contention, a descriptor for direct I/O,
+//! read-ahead.
 //!
-//! A file that only has short requests has the locks alone; the rest is made by the first request that may bypass the
-//! page cache.
+//! A file that only has short requests of pages in memory has the locks alone. The first read that misses them makes the
+//! read-ahead, and the first request that may bypass the page cache makes the rest.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +21,7 @@ use crate::counters::ModeCounts;
 use crate::history::{History, Observed};
 use crate::mode::{ContentionThresholds, Decision, Inputs, Kind, Mode};
 use crate::range_lock::{LockKind, LockRefused, RangeGuard, RangeLocks};
+use crate::readahead::FileReadAhead;
 use crate::reopen::reopen_direct;
 use crate::uncached::WritePace;
 
@@ -36,6 +38,7 @@ pub struct FileIo {
     pinned: AtomicU8,
     counts: ModeCounts,
     facts: OnceLock<Box<Facts>>,
+    pub(crate) read_ahead: OnceLock<Arc<FileReadAhead>>,
 }
 
 struct Facts {
@@ -77,6 +80,7 @@ impl Default for FileIo {
             pinned: AtomicU8::new(0),
             counts: ModeCounts::default(),
             facts: OnceLock::new(),
+            read_ahead: OnceLock::new(),
         }
     }
 }

@@ -6,7 +6,9 @@
 //! decides from facts, `data_path` collects the facts and runs the request. `calibration` measures from which sizes on a
 //! mode costs less; `pressure` samples memory and device.
 //!
-//! Deliberately absent for now: nothing uses the rules of `gather` (delayed allocation) and `readahead` yet.
+//! `readahead` follows streams of buffered reads and has the kernel fetch what comes next.
+//!
+//! Deliberately absent for now: nothing uses the rules of `gather` (delayed allocation) yet.
 
 pub mod aligned;
 mod buffer;

@@ -41,6 +41,8 @@ pub struct Unfinished {
     /// Of the range, from before the page cache was tried: a try that misses starts read-ahead, whose pages count as
     /// resident. `None`: nobody looked.
     pub pages: Option<Pages>,
+    /// Some pages are known not to be in memory.
+    pub is_miss: bool,
     buffer: Buffer,
     offset: u64,
     wanted: usize,
@@ -63,7 +65,7 @@ impl Reader {
         Ok(match Wanted::of(file, offset, length)? {
             Ok(Wanted { bytes: wanted, size }) => {
                 let buffer = self.buffers.take(wanted);
-                Started::Rest(Unfinished { pages: Some(pages), buffer, offset, wanted, size })
+                Started::Rest(Unfinished { pages: Some(pages), is_miss: true, buffer, offset, wanted, size })
             }
             Err(empty) => Started::Done(empty),
         })
@@ -75,14 +77,23 @@ impl Reader {
             Ok(wanted) => wanted,
             Err(empty) => return Ok(Started::Done(empty)),
         };
-        let mut unfinished =
-            Unfinished { pages: None, buffer: self.buffers.take(wanted), offset, wanted, size };
+        let mut unfinished = Unfinished {
+            pages: None,
+            is_miss: false,
+            buffer: self.buffers.take(wanted),
+            offset,
+            wanted,
+            size,
+        };
         if self.blind.load(Ordering::Relaxed) {
             return Ok(Started::Rest(unfinished));
         }
         match append(file, &mut unfinished.buffer.bytes, wanted, offset, libc::RWF_NOWAIT) {
             Ok(read) if read == wanted => Ok(Started::Done(unfinished.answer())),
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(Started::Rest(unfinished)),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {
+                unfinished.is_miss = true;
+                Ok(Started::Rest(unfinished))
+            }
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.blind.store(true, Ordering::Relaxed);
                 Ok(Started::Rest(unfinished))

@@ -1,15 +1,17 @@
-//! Read-ahead as a rule: for each read of a file, the ranges that the kernel is to fetch next.
+//! Read-ahead of buffered reads: for each read of a file, the ranges that the kernel is to fetch next.
 //!
-//! Pure: the caller advises the kernel (`POSIX_FADV_WILLNEED`) and hands in the time. Up to eight streams of a file are
-//! followed at once, forward, backward or strided; a read that belongs to none asks for nothing. Later reads of an
-//! advised range are the measure of use, for the kernel does not tell.
+//! [`ReadAhead`] is a pure rule; `file` and `pool` feed it and advise the kernel (`POSIX_FADV_WILLNEED`). Up to eight
+//! streams of a file are followed at once, forward, backward or strided; a read that belongs to none asks for nothing.
+//! Later reads of an advised range are the measure of use, for the kernel does not tell.
 //!
 //! Invariants: a read asks for few ranges, all within the file. A stream is never more than its window ahead, and the
 //! outstanding bytes of all files stay within the [`ReadAheadBudget`] of the pool. While much of a file's advice is
-//! wasted, a stream is read ahead by a part of its own length only.
+//! wasted, a stream is read ahead by a part of its own length only. A lone forward stream is left to the kernel.
 
 mod advised;
 mod budget;
+mod file;
+mod pool;
 mod stream;
 
 #[cfg(test)]
@@ -24,6 +26,8 @@ use types::ByteRange;
 use stream::{Direction, Stream};
 
 pub use budget::{ReadAheadBudget, ReadAheadCounts, ReadAheadLimits};
+pub(crate) use file::{Advising, FileReadAhead};
+pub(crate) use pool::PoolReadAhead;
 
 const STREAMS_MAX: usize = 8;
 /// Reads that belong to no stream, among which new streams are looked for.
@@ -46,7 +50,34 @@ pub struct ReadAhead {
     streams: Vec<Stream>,
     strays: VecDeque<ByteRange>,
     reads: u64,
+    /// The id of the next stream.
+    next_id: u64,
     ledger: Ledger,
+}
+
+/// The ranges that one stream is to have fetched next, the nearest first.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Advice {
+    stream: u64,
+    pub ranges: Vec<ByteRange>,
+    front_before: ByteRange,
+}
+
+/// Whether a read found all its pages in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Hit,
+    Miss,
+}
+
+/// The end of an advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Fetched,
+    /// All of it was in memory.
+    Resident,
+    /// The queue of the disk threads was full.
+    Refused,
 }
 
 /// Advised bytes of the file that were used lately, and wasted.
@@ -78,15 +109,58 @@ impl ReadAhead {
             streams: Vec::new(),
             strays: VecDeque::new(),
             reads: 0,
+            next_id: 0,
             ledger: Ledger::default(),
         }
     }
 
-    /// Notes a read of a file that is `file_bytes` long, and returns the ranges to fetch next, the nearest first.
-    pub fn read(&mut self, read: ByteRange, file_bytes: u64, now: Instant) -> Vec<ByteRange> {
-        let Some(read) = ByteRange::from_bounds(read.offset(), read.end().min(file_bytes)) else {
-            return Vec::new();
-        };
+    /// Notes a read of a file that is `file_bytes` long, and returns what to fetch next.
+    pub fn read(&mut self, read: ByteRange, found: Found, file_bytes: u64, now: Instant) -> Option<Advice> {
+        let read = ByteRange::from_bounds(read.offset(), read.end().min(file_bytes))?;
+        let at = self.stream_of(read, now)?;
+        let stream = &mut self.streams[at];
+        stream.last_read = self.reads;
+        if found == Found::Miss {
+            stream.note_miss();
+        }
+        if self.is_left_to_kernel(at) {
+            return None;
+        }
+        let stream = &mut self.streams[at];
+        let front_before = stream.front();
+        let bound_bytes =
+            if self.ledger.is_doubtful() { stream.part_of_run(RUN_PER_WINDOW) } else { u64::MAX };
+        let ranges = stream.advise(bound_bytes, file_bytes, &self.budget, now);
+        (!ranges.is_empty()).then_some(Advice { stream: stream.id, ranges, front_before })
+    }
+
+    fn is_left_to_kernel(&self, at: usize) -> bool {
+        let is_alone = self.streams.len() == 1 && self.streams[at].is_forward_in_order();
+        is_alone && self.budget.limits().is_kernel_trusted
+    }
+
+    /// Bytes that were not fetched are no longer outstanding.
+    pub fn end_advice(&mut self, advice: &Advice, outcome: Outcome) {
+        let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == advice.stream) else { return };
+        match outcome {
+            Outcome::Fetched => return stream.note_fetched(),
+            Outcome::Resident => stream.note_resident(),
+            Outcome::Refused => stream.go_back(&advice.ranges, advice.front_before),
+        }
+        self.budget.note_dropped(stream.take_back(&advice.ranges));
+    }
+
+    /// Whether reads that hit the page cache matter, beside those that miss.
+    pub fn follows_hits(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.is_quiet() || stream.advised_bytes() > 0)
+    }
+
+    pub fn has_outstanding(&self) -> bool {
+        self.streams.iter().any(|stream| stream.advised_bytes() > 0)
+    }
+
+    /// Notes the read in all streams, and finds or begins the one that it belongs to.
+    fn stream_of(&mut self, read: ByteRange, now: Instant) -> Option<usize> {
         self.reads += 1;
         self.end_idle_streams();
         self.expire(now);
@@ -94,22 +168,10 @@ impl ReadAhead {
         let found = expected.or_else(|| self.streams.iter().position(|stream| stream.has_advised(read)));
         let used = self.streams.iter_mut().map(|stream| stream.note_read(read)).sum();
         self.note_used(used);
-        let at = match found {
-            Some(at) => {
-                let wasted = self.streams[at].advance(read, expected.is_some());
-                self.note_wasted(wasted);
-                at
-            }
-            None => match self.find_new_stream(read) {
-                Some(at) => at,
-                None => return Vec::new(),
-            },
-        };
-        let stream = &mut self.streams[at];
-        stream.last_read = self.reads;
-        let bound_bytes =
-            if self.ledger.is_doubtful() { stream.part_of_run(RUN_PER_WINDOW) } else { u64::MAX };
-        stream.advise(bound_bytes, file_bytes, &self.budget, now)
+        let Some(at) = found else { return self.find_new_stream(read) };
+        let wasted = self.streams[at].advance(read, expected.is_some());
+        self.note_wasted(wasted);
+        Some(at)
     }
 
     /// Counts what was advised long ago as wasted, also if the file is not read any more.
@@ -165,7 +227,9 @@ impl ReadAhead {
             let oldest = (0..STREAMS_MAX).min_by_key(|at| self.streams[*at].last_read)?;
             self.end_stream(oldest);
         }
-        self.streams.push(Stream::new(direction, read, reads, self.budget.limits().window_bytes_max));
+        let window_bytes_max = self.budget.limits().window_bytes_max;
+        self.streams.push(Stream::new(self.next_id, direction, read, reads, window_bytes_max));
+        self.next_id += 1;
         Some(self.streams.len() - 1)
     }
 

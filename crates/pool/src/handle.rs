@@ -32,8 +32,8 @@ impl OpenReplica for Handle {
     }
 
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
-        let Some(file) = self.check().ok().and_then(|()| self.replica.file().open()) else { return false };
-        if !self.shared.engine.read_resident(file, self.replica.io(), offset, length as usize, into) {
+        let is_open = self.check().is_ok() && self.replica.file().open().is_some();
+        if !is_open || !self.shared.engine.read_resident(self, offset, length as usize, into) {
             return false;
         }
         self.shared.counters.reads.add(1);

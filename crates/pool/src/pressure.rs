@@ -27,6 +27,7 @@ impl Pressure {
 
     /// Reads files of the kernel, which may block, if a decision can depend on them.
     pub fn look(&self, path: &DataPath, now: Instant) {
+        path.expire_read_ahead(now);
         if !path.needs_pressure() {
             return;
         }

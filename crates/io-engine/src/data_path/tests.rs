@@ -46,7 +46,7 @@ impl Bench {
                 self.path.note_hot(&self.io, offset, read.data.len() as u64, timer);
                 read.data.to_vec()
             }
-            Started::Rest(rest) => self.path.read(self.file.as_fd(), &self.io, rest).unwrap().data.to_vec(),
+            Started::Rest(rest) => self.path.read(self.file.as_fd(), &self.io, rest).unwrap().0.data.to_vec(),
         }
     }
 
@@ -170,6 +170,44 @@ fn a_cold_read_of_a_large_file_that_is_used_once_is_not_taken_for_a_hot_one() {
         0,
         "nothing was read ahead"
     );
+}
+
+#[test]
+fn streams_of_buffered_reads_are_read_ahead_and_others_are_not() {
+    for policy in [Policy::Buffered, Policy::Uncached, Policy::Direct] {
+        let bench = Bench::new(policy);
+        bench.file.write_all_at(&pattern(16 << 20), 0).unwrap();
+        bench.forget();
+        if count_pages(bench.file.as_fd(), ByteRange::ALL).is_ok_and(|counts| counts.resident > 0) {
+            println!("skipped: pages stay in memory here");
+            return;
+        }
+        for at in (1_u64..16).rev() {
+            bench.read(at << 20, 64 << 10);
+        }
+        let is_buffered = !bench.has(match policy {
+            Policy::Uncached => Mode::Uncached,
+            Policy::Direct => Mode::Direct,
+            _ => Mode::Buffered,
+        }) || policy == Policy::Buffered;
+        assert_eq!(bench.path.read_ahead().issued_bytes > 0, is_buffered, "{policy:?}");
+        assert_eq!(bench.path.read_ahead().outstanding_bytes(), 0, "the bench follows no advice");
+    }
+}
+
+#[test]
+fn tight_memory_ends_read_ahead() {
+    let bench = Bench::with(Policy::Buffered, Capabilities::NONE);
+    bench.file.write_all_at(&pattern(16 << 20), 0).unwrap();
+    bench.forget();
+    bench.path.set_pressure(true, None, None);
+    for at in (1_u64..16).rev() {
+        bench.read(at << 20, 64 << 10);
+    }
+    assert_eq!(bench.path.read_ahead(), ReadAheadCounts::default());
+    assert!(bench.path.needs_pressure(), "or it would never know that memory is free again");
+    bench.path.set_pressure(false, None, None);
+    assert!(!bench.path.needs_pressure());
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Reads, writes and syncs of files: each step in the caller's thread, or in a thread of the lane that suits it.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use api::{IoHandle, PoolError, ReadData, Stability, Verifier, WriteThrough};
@@ -11,8 +10,8 @@ use super::{Engine, Lane};
 use crate::data_path::{BeforeRead, DataPath};
 use crate::failure::pool_error;
 use crate::file::{Readable, Syncable, Writable};
-use crate::file_io::FileIo;
 use crate::read::{Reader, Started, Unfinished};
+use crate::readahead::Advising;
 use crate::sync::{Asked, Waiter};
 
 impl Engine {
@@ -22,43 +21,82 @@ impl Engine {
         let pool = self.pool;
         if !file.is_loaded() {
             let (file, reader, path) = (file.clone(), Arc::clone(&self.reader), Arc::clone(&self.path));
-            return self.submit(Lane::Data, move || {
+            return self.submit_read(file, move |file| {
                 file.load()?;
                 let known = file.known();
-                match start_read(pool, &reader, &path, &file, offset, length)? {
-                    Started::Done(read) => file.judge(read, offset, known),
-                    Started::Rest(rest) => finish_read(pool, &path, rest, &file, known),
+                match start_read(pool, &reader, &path, file, offset, length)? {
+                    (Started::Done(read), ahead) => Ok((file.judge(read, offset, known)?, ahead)),
+                    (Started::Rest(rest), _) => finish_read(pool, &path, rest, file, known),
                 }
             });
         }
         let known = file.known();
         match start_read(pool, &self.reader, &self.path, file, offset, length) {
             Err(error) => IoHandle::ready(Err(error)),
-            Ok(Started::Done(read)) => IoHandle::ready(file.judge(read, offset, known)),
-            Ok(Started::Rest(rest)) => {
-                let (file, path) = (file.clone(), Arc::clone(&self.path));
-                self.submit(Lane::Data, move || finish_read(pool, &path, rest, &file, known))
+            Ok((Started::Done(read), ahead)) => {
+                self.read_ahead(file, ahead);
+                IoHandle::ready(file.judge(read, offset, known))
+            }
+            Ok((Started::Rest(rest), _)) => {
+                let path = Arc::clone(&self.path);
+                self.submit_read(file.clone(), move |file| finish_read(pool, &path, rest, file, known))
             }
         }
     }
 
-    /// Appends `length` bytes if the page cache has them all, else nothing. Never waits for the disk.
-    pub fn read_resident(
+    /// Appends `length` bytes of an open file if the page cache has them all, else nothing. Never waits for the disk.
+    pub fn read_resident<R: Readable>(
         &self,
-        file: BorrowedFd<'_>,
-        io: &FileIo,
+        file: &R,
         offset: u64,
         length: usize,
         into: &mut BytesMut,
     ) -> bool {
+        let (open, io) = (file.opened(), file.io());
         let timer = self.path.time_hot();
-        let before = self.path.before_read(file, io, offset, length as u64);
+        let before = self.path.before_read(open, io, offset, length as u64);
         let is_read =
-            matches!(before, BeforeRead::TryCache) && self.reader.append_resident(file, offset, length, into);
+            matches!(before, BeforeRead::TryCache) && self.reader.append_resident(open, offset, length, into);
         if is_read {
-            self.path.note_hot(io, offset, length as u64, timer);
+            self.read_ahead(file, self.path.note_hot(io, offset, length as u64, timer));
         }
         is_read
+    }
+
+    /// Runs a read in the data lane. Its thread reads ahead once the caller has its answer.
+    fn submit_read<R: Readable>(
+        &self,
+        file: R,
+        read: impl FnOnce(&R) -> Result<(ReadData, Option<Advising>), PoolError> + Send + 'static,
+    ) -> IoHandle<ReadData> {
+        let (answer, handle) = self.answer();
+        let job = move || {
+            let (read, ahead) = match read(&file) {
+                Ok((read, ahead)) => (Ok(read), ahead),
+                Err(error) => (Err(error), None),
+            };
+            match ahead {
+                None => {
+                    drop(file);
+                    answer.give(read);
+                }
+                Some(ahead) => {
+                    answer.give(read);
+                    ahead.follow(file.opened());
+                }
+            }
+        };
+        match self.enqueue(Lane::Data, Box::new(job)) {
+            Ok(()) => handle,
+            Err(error) => IoHandle::ready(Err(error)),
+        }
+    }
+
+    /// In a thread, since the kernel may wait. If the lane is full, the advice is dropped.
+    fn read_ahead<R: Readable>(&self, file: &R, ahead: Option<Advising>) {
+        let Some(ahead) = ahead else { return };
+        let file = file.clone();
+        let _ = self.enqueue(Lane::Data, Box::new(move || ahead.follow(file.opened())));
     }
 
     /// An unstable write is answered before it is synced. Any other write is answered as `FileSync` when it is on disk.
@@ -180,18 +218,19 @@ fn start_read<R: Readable>(
     file: &R,
     offset: u64,
     length: u32,
-) -> Result<Started, PoolError> {
-    let Some(open) = file.open()? else { return Ok(Started::empty()) };
+) -> Result<(Started, Option<Advising>), PoolError> {
+    let Some(open) = file.open()? else { return Ok((Started::empty(), None)) };
     let timer = path.time_hot();
     let started = match path.before_read(open, file.io(), offset, u64::from(length)) {
         BeforeRead::TryCache => reader.start(open, offset, length),
         BeforeRead::Cold(pages) => reader.start_cold(open, offset, length, pages),
     };
     let started = started.map_err(|errno| pool_error(pool, "read data", errno))?;
-    if let Started::Done(read) = &started {
-        path.note_hot(file.io(), offset, read.data.len() as u64, timer);
-    }
-    Ok(started)
+    let ahead = match &started {
+        Started::Done(read) => path.note_hot(file.io(), offset, read.data.len() as u64, timer),
+        Started::Rest(_) => None,
+    };
+    Ok((started, ahead))
 }
 
 fn finish_read<R: Readable>(
@@ -200,11 +239,11 @@ fn finish_read<R: Readable>(
     rest: Unfinished,
     file: &R,
     known: R::KnownBefore,
-) -> Result<ReadData, PoolError> {
+) -> Result<(ReadData, Option<Advising>), PoolError> {
     let offset = rest.offset();
     let read = path.read(file.opened(), file.io(), rest);
-    let read = read.map_err(|errno| pool_error(pool, "read data", errno))?;
-    file.judge(read, offset, known)
+    let (read, ahead) = read.map_err(|errno| pool_error(pool, "read data", errno))?;
+    Ok((file.judge(read, offset, known)?, ahead))
 }
 
 /// Whether the caller has to run the sync: nobody else does.

@@ -11,6 +11,10 @@ use super::advised::Advised;
 use super::budget::{ReadAheadBudget, ReadAheadLimits};
 
 const WINDOW_READS_FIRST: u64 = 4;
+/// Misses after which a stream whose pages were in memory each time is tried again.
+const QUIET_MISSES_MAX: u32 = 64;
+/// So many reads in order after the last one that was not make a stream that is in order.
+const ORDERED_READS_MIN: u32 = 16;
 /// Also of a stream that has gone astray.
 const STEPS_MIN: u32 = 2;
 
@@ -25,6 +29,7 @@ pub enum Direction {
 }
 
 pub struct Stream {
+    pub id: u64,
     direction: Direction,
     /// The foremost read.
     last: ByteRange,
@@ -37,6 +42,12 @@ pub struct Stream {
     tally: Tally,
     /// The number of the file's read that was its last.
     pub last_read: u64,
+    /// Reads in order since the last one that was not.
+    ordered_reads: u32,
+    /// Nothing is fetched until so many more reads have missed: the page cache had all of it.
+    quiet_misses: u32,
+    /// The next number of these.
+    quiet_misses_next: u32,
 }
 
 /// Bytes since the window was sized.
@@ -49,9 +60,10 @@ struct Tally {
 
 impl Stream {
     /// Of `steps` reads, the last of which is `last`.
-    pub fn new(direction: Direction, last: ByteRange, steps: u32, window_bytes_max: u64) -> Stream {
+    pub fn new(id: u64, direction: Direction, last: ByteRange, steps: u32, window_bytes_max: u64) -> Stream {
         let window_bytes = WINDOW_READS_FIRST.saturating_mul(last.length()).min(window_bytes_max);
         Stream {
+            id,
             direction,
             last,
             steps,
@@ -60,6 +72,9 @@ impl Stream {
             front: last,
             tally: Tally::default(),
             last_read: 0,
+            ordered_reads: ORDERED_READS_MIN,
+            quiet_misses: 0,
+            quiet_misses_next: 1,
         }
     }
 
@@ -76,6 +91,10 @@ impl Stream {
 
     pub fn is_at(&self, direction: Direction, read: ByteRange) -> bool {
         self.direction == direction && self.last == read
+    }
+
+    pub fn advised_bytes(&self) -> u64 {
+        self.advised.bytes()
     }
 
     pub fn has_advised(&self, read: ByteRange) -> bool {
@@ -98,6 +117,9 @@ impl Stream {
         };
         if is_expected {
             self.steps = self.steps.saturating_add(1);
+            self.ordered_reads = self.ordered_reads.saturating_add(1);
+        } else {
+            self.ordered_reads = 0;
         }
         if is_expected || is_ahead {
             self.last = read;
@@ -122,6 +144,46 @@ impl Stream {
         self.advised.clear()
     }
 
+    /// Ranges that were asked for last are not fetched. Returns those of their bytes that were not read.
+    pub fn take_back(&mut self, ranges: &[ByteRange]) -> u64 {
+        let bytes = ranges.iter().map(|range| self.advised.take(*range)).sum();
+        self.tally = Tally::default();
+        bytes
+    }
+
+    /// They may be asked for again, unless others were since: then the stream has them no more.
+    pub fn go_back(&mut self, ranges: &[ByteRange], front_before: ByteRange) {
+        if ranges.last() == Some(&self.front) {
+            self.front = front_before;
+        }
+    }
+
+    pub fn note_miss(&mut self) {
+        self.quiet_misses = self.quiet_misses.saturating_sub(1);
+    }
+
+    /// The page cache has what was to be fetched: the kernel follows the stream by itself, or the file is in memory.
+    pub fn note_resident(&mut self) {
+        self.quiet_misses = self.quiet_misses_next;
+        self.quiet_misses_next = (2 * self.quiet_misses_next).min(QUIET_MISSES_MAX);
+    }
+
+    pub fn note_fetched(&mut self) {
+        self.quiet_misses_next = 1;
+    }
+
+    pub fn is_forward_in_order(&self) -> bool {
+        self.direction == Direction::Forward && self.ordered_reads >= ORDERED_READS_MIN
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.quiet_misses > 0
+    }
+
+    pub fn front(&self) -> ByteRange {
+        self.front
+    }
+
     fn note_wasted(&mut self, bytes: u64) -> u64 {
         self.tally.wasted += bytes;
         if bytes > 0 && self.tally.wasted >= self.tally.used {
@@ -141,6 +203,9 @@ impl Stream {
         now: Instant,
     ) -> Vec<ByteRange> {
         let mut fetches = Vec::new();
+        if self.is_quiet() || budget.is_busy() {
+            return fetches;
+        }
         if budget.is_tight() {
             self.window_bytes = (self.window_bytes / 2).max(self.last.length());
             return fetches;
@@ -226,12 +291,5 @@ impl Stream {
             Direction::Backward => false,
             Direction::Strided(stride) => stride > 0,
         }
-    }
-}
-
-#[cfg(test)]
-impl Stream {
-    pub fn advised_bytes(&self) -> u64 {
-        self.advised.bytes()
     }
 }

@@ -9,6 +9,16 @@ use super::*;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
+/// Lone forward streams, too.
+fn every_stream(pool_bytes_max: u64) -> ReadAheadLimits {
+    ReadAheadLimits { is_kernel_trusted: false, ..ReadAheadLimits::for_memory(pool_bytes_max) }
+}
+
+/// Notes a read that missed, and returns the ranges to fetch.
+fn ask(read_ahead: &mut ReadAhead, read: ByteRange, file_bytes: u64, now: Instant) -> Vec<ByteRange> {
+    read_ahead.read(read, Found::Miss, file_bytes, now).map(|advice| advice.ranges).unwrap_or_default()
+}
+
 fn range(offset: u64, length: u64) -> ByteRange {
     ByteRange::new(offset, length).unwrap()
 }
@@ -35,7 +45,7 @@ struct Replayed {
 impl Replayed {
     fn check(&self, used_percent_min: u64, wasted_percent_max: u64) {
         let percent = |bytes: u64| bytes * 100 / self.read_bytes;
-        let ReadAheadCounts { issued_bytes, used_bytes, wasted_bytes } = self.counts;
+        let ReadAheadCounts { issued_bytes, used_bytes, wasted_bytes, .. } = self.counts;
         let told = format!(
             "of {} bytes read: {issued_bytes} issued, {used_bytes} used, {wasted_bytes} wasted, {} fetches",
             self.read_bytes, self.fetches
@@ -48,14 +58,14 @@ impl Replayed {
 
 /// The file is closed at the end: outstanding bytes are wasted then.
 fn replay(file_bytes: u64, reads: impl IntoIterator<Item = ByteRange>) -> Replayed {
-    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(64 * MIB));
+    let budget = ReadAheadBudget::new(every_stream(64 * MIB));
     let mut read_ahead = ReadAhead::new(Arc::clone(&budget));
     let mut now = Instant::now();
     let (mut read_bytes, mut fetches, mut outstanding_bytes_max) = (0, 0, 0);
     for read in reads {
         now += Duration::from_micros(500);
         read_bytes += read.length();
-        fetches += read_ahead.read(read, file_bytes, now).len() as u64;
+        fetches += ask(&mut read_ahead, read, file_bytes, now).len() as u64;
         outstanding_bytes_max = outstanding_bytes_max.max(budget.counts().outstanding_bytes());
     }
     drop(read_ahead);
@@ -98,6 +108,27 @@ fn a_sequential_reader_whose_reads_arrive_out_of_order_is_followed() {
         }
     }
     replay(256 * MIB, reads).check(90, 2);
+}
+
+fn issued(reads: impl IntoIterator<Item = ByteRange>) -> u64 {
+    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(64 * MIB));
+    let mut read_ahead = ReadAhead::new(Arc::clone(&budget));
+    for read in reads {
+        ask(&mut read_ahead, read, 1 << 40, Instant::now());
+    }
+    budget.counts().issued_bytes
+}
+
+#[test]
+fn a_lone_forward_stream_in_order_is_left_to_the_kernel_and_others_are_not() {
+    let reads: Vec<_> = forward(0, 64 * KIB, 100).collect();
+    assert_eq!(issued(reads.clone()), 0);
+    let other: Vec<_> = forward(1 << 30, 64 * KIB, 100).collect();
+    assert!(issued(interleaved(vec![reads.clone(), other])) > 0);
+    let mut disordered = reads.clone();
+    disordered.swap(50, 51);
+    assert!(issued(disordered) > 0);
+    assert!(issued(reads.into_iter().rev()) > 0);
 }
 
 #[test]
@@ -167,13 +198,13 @@ fn a_range_that_is_read_again_and_again_makes_no_new_streams() {
 
 #[test]
 fn three_reads_at_equal_distances_are_no_stream_and_four_are() {
-    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(64 * MIB));
+    let budget = ReadAheadBudget::new(every_stream(64 * MIB));
     let mut read_ahead = ReadAhead::new(budget);
     let now = Instant::now();
     for at in [9, 7, 5] {
-        assert!(read_ahead.read(range(at * MIB, 4096), 1 << 30, now).is_empty());
+        assert!(ask(&mut read_ahead, range(at * MIB, 4096), 1 << 30, now).is_empty());
     }
-    let fetches = read_ahead.read(range(3 * MIB, 4096), 1 << 30, now);
+    let fetches = ask(&mut read_ahead, range(3 * MIB, 4096), 1 << 30, now);
     assert_eq!(fetches, [range(MIB, 4096)], "the file begins there");
 }
 
@@ -191,7 +222,7 @@ fn a_reader_that_begins_to_skip_is_no_longer_read_ahead() {
 
 #[test]
 fn the_largest_offsets_and_lengths_are_no_trouble() {
-    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(64 * MIB));
+    let budget = ReadAheadBudget::new(every_stream(64 * MIB));
     let mut read_ahead = ReadAhead::new(Arc::clone(&budget));
     let now = Instant::now();
     let ends = [0, 1, 1 << 62, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
@@ -199,7 +230,7 @@ fn the_largest_offsets_and_lengths_are_no_trouble() {
         for end in ends {
             for file_bytes in ends {
                 let Some(read) = ByteRange::from_bounds(offset, end) else { continue };
-                read_ahead.read(read, file_bytes, now);
+                ask(&mut read_ahead, read, file_bytes, now);
                 assert!(budget.counts().outstanding_bytes() <= 64 * MIB);
             }
         }
@@ -208,50 +239,72 @@ fn the_largest_offsets_and_lengths_are_no_trouble() {
 
 #[test]
 fn tight_memory_stops_read_ahead_and_it_starts_again_after() {
-    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(64 * MIB));
+    let budget = ReadAheadBudget::new(every_stream(64 * MIB));
     let mut read_ahead = ReadAhead::new(Arc::clone(&budget));
     let now = Instant::now();
     let mut reads = forward(0, 64 * KIB, 1000);
     budget.set_tight(true);
     for read in reads.by_ref().take(100) {
-        assert!(read_ahead.read(read, 1 << 30, now).is_empty());
+        assert!(ask(&mut read_ahead, read, 1 << 30, now).is_empty());
     }
     budget.set_tight(false);
-    assert!(reads.by_ref().take(2).any(|read| !read_ahead.read(read, 1 << 30, now).is_empty()));
+    assert!(reads.by_ref().take(2).any(|read| !ask(&mut read_ahead, read, 1 << 30, now).is_empty()));
 }
 
 #[test]
 fn advice_that_is_not_read_in_time_is_wasted() {
-    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(64 * MIB));
+    let budget = ReadAheadBudget::new(every_stream(64 * MIB));
     let mut read_ahead = ReadAhead::new(Arc::clone(&budget));
     let now = Instant::now();
-    assert!(read_ahead.read(range(0, 4096), 1 << 30, now).is_empty(), "one read is no stream");
-    assert_eq!(read_ahead.read(range(4096, 4096), 1 << 30, now), [range(8192, 16_384)]);
+    assert!(ask(&mut read_ahead, range(0, 4096), 1 << 30, now).is_empty(), "one read is no stream");
+    assert_eq!(ask(&mut read_ahead, range(4096, 4096), 1 << 30, now), [range(8192, 16_384)]);
     let age_max = budget.limits().age_max;
     read_ahead.expire(now + age_max - Duration::from_nanos(1));
     assert_eq!(budget.counts().wasted_bytes, 0);
     read_ahead.expire(now + age_max);
     assert_eq!(
         budget.counts(),
-        ReadAheadCounts { issued_bytes: 16_384, used_bytes: 0, wasted_bytes: 16_384 }
+        ReadAheadCounts { issued_bytes: 16_384, wasted_bytes: 16_384, ..ReadAheadCounts::default() }
     );
     assert!(read_ahead.ledger.is_doubtful());
 }
 
 #[test]
 fn files_share_the_memory_of_the_pool() {
-    let budget = ReadAheadBudget::new(ReadAheadLimits::for_memory(MIB));
+    let budget = ReadAheadBudget::new(every_stream(MIB));
     let now = Instant::now();
     let mut files: Vec<_> = (0..20).map(|_| ReadAhead::new(Arc::clone(&budget))).collect();
     for read in forward(0, 64 * KIB, 100) {
         for file in &mut files {
-            file.read(read, 1 << 30, now);
+            ask(file, read, 1 << 30, now);
             assert!(budget.counts().outstanding_bytes() <= MIB);
         }
     }
     assert!(budget.counts().used_bytes > 0);
     drop(files);
     assert_eq!(budget.counts().outstanding_bytes(), 0, "closed files give their share back");
+}
+
+#[test]
+fn a_stream_whose_pages_are_in_memory_is_read_ahead_again_after_a_miss() {
+    let budget = ReadAheadBudget::new(every_stream(64 * MIB));
+    let mut read_ahead = ReadAhead::new(Arc::clone(&budget));
+    let now = Instant::now();
+    let mut reads = forward(0, 64 * KIB, 1000);
+    let mut read =
+        |read_ahead: &mut ReadAhead, found| read_ahead.read(reads.next().unwrap(), found, 1 << 30, now);
+    assert_eq!(read(&mut read_ahead, Found::Miss), None);
+    let advice = read(&mut read_ahead, Found::Hit).unwrap();
+    read_ahead.end_advice(&advice, Outcome::Resident);
+    let bytes = advice.ranges.iter().map(|range| range.length()).sum::<u64>();
+    assert_eq!((budget.counts().dropped_bytes, budget.counts().outstanding_bytes()), (bytes, 0));
+    for _ in 0..50 {
+        assert_eq!(read(&mut read_ahead, Found::Hit), None);
+    }
+    assert!(!read_ahead.follows_hits());
+    let again = read(&mut read_ahead, Found::Miss).expect("it is the same stream");
+    assert_eq!(again.ranges[0].offset(), 53 * 64 * KIB);
+    assert!(read_ahead.follows_hits());
 }
 
 #[derive(Clone, Debug)]
@@ -262,6 +315,8 @@ enum Step {
         length: u64,
         stride: i64,
         reads: u64,
+        /// One advice in so many is not followed.
+        drops: usize,
     },
     Wait {
         seconds: u64,
@@ -277,11 +332,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let file = 0..200_000_u64;
     prop_oneof![
-        10 => (file.clone(), 1..5000_u64, -20_000..20_000_i64, 1..30_u64)
-            .prop_map(|(offset, length, stride, reads)| Step::Run { offset, length, stride, reads }),
-        10 => (file.clone(), 1..5000_u64, any::<bool>(), 1..30_u64).prop_map(|(offset, length, up, reads)| {
+        10 => (file.clone(), 1..5000_u64, -20_000..20_000_i64, 1..30_u64, 1..9_usize)
+            .prop_map(|(offset, length, stride, reads, drops)| Step::Run { offset, length, stride, reads, drops }),
+        10 => (file.clone(), 1..5000_u64, any::<bool>(), 1..30_u64, 1..9_usize).prop_map(|(offset, length, up, reads, drops)| {
             let stride = if up { length as i64 } else { -(length as i64) };
-            Step::Run { offset, length, stride, reads }
+            Step::Run { offset, length, stride, reads, drops }
         }),
         1 => (0..40_u64).prop_map(|seconds| Step::Wait { seconds }),
         1 => file.prop_map(|file_bytes| Step::Resize { file_bytes }),
@@ -295,6 +350,7 @@ fn limits() -> ReadAheadLimits {
         fetches_max: 4,
         pool_bytes_max: 60_000,
         age_max: Duration::from_secs(30),
+        is_kernel_trusted: false,
     }
 }
 
@@ -318,10 +374,16 @@ proptest! {
                     is_tight = tight;
                     budget.set_tight(tight);
                 }
-                Step::Run { offset, length, stride, reads } => {
+                Step::Run { offset, length, stride, reads, drops } => {
                     for at in 0..reads as i64 {
                         let Some(offset) = offset.checked_add_signed(at * stride) else { break };
-                        let fetches = files[file].read(range(offset, length), file_bytes, now);
+                        let found = if at % 3 == 0 { Found::Hit } else { Found::Miss };
+                        let advice = files[file].read(range(offset, length), found, file_bytes, now);
+                        if let Some(advice) = advice.as_ref().filter(|_| (at as usize).is_multiple_of(drops)) {
+                            let outcome = [Outcome::Fetched, Outcome::Resident, Outcome::Refused][drops % 3];
+                            files[file].end_advice(advice, outcome);
+                        }
+                        let fetches = advice.map(|advice| advice.ranges).unwrap_or_default();
                         read_bytes += length;
                         prop_assert!(fetches.len() <= limits().fetches_max);
                         prop_assert!(fetches.is_empty() || !is_tight);
@@ -330,7 +392,7 @@ proptest! {
                         prop_assert!(fetches.iter().all(|fetch| fetch.end() <= file_bytes));
                         issued_bytes += fetched;
                         let counts = budget.counts();
-                        prop_assert_eq!(counts.issued_bytes, issued_bytes, "issued is used, wasted or outstanding");
+                        prop_assert_eq!(counts.issued_bytes, issued_bytes, "issued is used, wasted, dropped or outstanding");
                         prop_assert!(counts.outstanding_bytes() <= limits().pool_bytes_max);
                         prop_assert!(counts.used_bytes <= 8 * read_bytes, "each stream counts a read once");
                         let held: u64 = files.iter().flat_map(|file| &file.streams).map(Stream::advised_bytes).sum();

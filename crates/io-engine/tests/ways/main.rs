@@ -5,5 +5,6 @@
 mod file;
 mod measure;
 mod model;
+mod read_ahead;
 mod steps;
 mod threads;

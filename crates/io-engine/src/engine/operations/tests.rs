@@ -1,7 +1,7 @@
 //! Each path that the engine chooses for a read, a write or a sync.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -182,6 +182,51 @@ fn a_read_that_needs_the_disk_is_finished_in_the_data_lane() {
     engine.stop();
     assert_eq!(bytes(&ended(&mut handle).unwrap()), (&b"89"[..], true));
     assert_eq!(file.steps(), ["open caller", "judge data"]);
+}
+
+#[test]
+fn a_strided_stream_finds_its_records_in_memory_and_reads_that_hit_go_on_to_read_ahead() {
+    const RECORD: u32 = 64 << 10;
+    let engine = engine(64);
+    let file = Noted::loaded(&vec![7; 64 << 20]);
+    let inner = file.0.file.as_ref().unwrap();
+    inner.sync_all().unwrap();
+    rustix::fs::fadvise(inner, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let counted =
+        |at: u64| splice::cachestat(inner.as_fd(), at << 20, RECORD.into()).map(|pages| pages.cached);
+    if counted(40) != Ok(0) {
+        println!("skipped: pages are not counted here, or stay in memory");
+        return;
+    }
+    let mut read = |at: u64| {
+        let mut handle = engine.read(&file, at << 20, RECORD);
+        while poll(&mut handle).is_pending() {
+            std::thread::yield_now();
+        }
+        // Behind the advice, if there was any.
+        let mut idle = engine.run(crate::Work::Inspect, || Ok(()));
+        while poll(&mut idle).is_pending() {
+            std::thread::yield_now();
+        }
+    };
+    (8..40).for_each(&mut read);
+    let hits = file.steps().iter().filter(|step| *step == "judge caller").count();
+    assert!(hits > 16, "{hits} of 32");
+    assert_ne!(counted(40), Ok(0));
+    let counts = engine.path().read_ahead();
+    assert!(counts.used_bytes >= 24 * u64::from(RECORD), "{counts:?}");
+    assert_eq!(Arc::strong_count(&file.0), 1, "the file is let go");
+}
+
+#[test]
+fn reads_that_may_have_been_in_memory_are_not_read_ahead() {
+    let engine = engine(64);
+    engine.reader.blind_for_test();
+    let file = Noted::loaded(&[7; 64 << 10]);
+    let mut reads: Vec<_> = (0..16).rev().map(|at| engine.read(&file, at * 4096, 4096)).collect();
+    engine.stop();
+    assert!(reads.iter_mut().all(|read| ended(read).is_ok()));
+    assert_eq!(engine.path().read_ahead().issued_bytes, 0);
 }
 
 #[test]
