@@ -45,6 +45,8 @@ pub struct Snapshot {
     /// Of all pools together.
     pub io_times: Vec<IoTimesView>,
     pub io_lanes: Vec<IoLaneView>,
+    /// Of all pools of this process together.
+    pub read_ahead: ReadAheadView,
     /// The slowest of the last 10 minutes.
     pub slow_operations: Vec<SlowOperation>,
     /// Counted since the start, by door and operation.
@@ -145,6 +147,18 @@ pub(crate) async fn find_paths(instance: &dyn Instance, shown: &mut [OpenView]) 
     for (open, path) in shown.iter_mut().zip(instance.paths(&files).await) {
         open.path = path;
     }
+}
+
+/// Bytes that pools had the kernel fetch before they were read.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ReadAheadView {
+    /// Those below, and those that may still be read.
+    pub advised_bytes: u64,
+    pub used_bytes: u64,
+    /// Not read in time.
+    pub wasted_bytes: u64,
+    /// Not fetched after all: the page cache had them, or the threads of the pool had no time.
+    pub dropped_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

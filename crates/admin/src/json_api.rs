@@ -95,8 +95,8 @@ impl Admin {
             }
             Endpoint::Opens => self.opens(caller, &request).await,
             Endpoint::Operations => {
-                let Snapshot { operations, io_modes, .. } = self.seen_by_user(caller).await?;
-                Ok(ok(&json!({ "operations": operations, "io_modes": io_modes })))
+                let Snapshot { operations, io_modes, read_ahead, .. } = self.seen_by_user(caller).await?;
+                Ok(ok(&json!({ "operations": operations, "io_modes": io_modes, "read_ahead": read_ahead })))
             }
             Endpoint::SlowOperations => {
                 let snapshot = self.seen_by_user(caller).await?;

@@ -8,6 +8,7 @@ use io_engine::calibration::{Cancel, Stopped};
 use io_engine::counters::Count;
 use io_engine::latency::Times;
 use io_engine::mode::{Crossover, Kind, Mode, Policy, Thresholds};
+use io_engine::readahead::ReadAheadCounts;
 use io_engine::{FileIo, QueueLoad, Recorded};
 use types::FileId;
 
@@ -28,6 +29,7 @@ pub struct IoReport {
     pub latencies: Vec<Latency>,
     /// The lanes of the pool's threads.
     pub lanes: [(&'static str, QueueLoad); 2],
+    pub read_ahead: ReadAheadCounts,
 }
 
 /// The times of requests of one kind in one mode, without waits for a thread and without syncs.
@@ -177,6 +179,7 @@ impl LocalPool {
             journal: self.parts().journal.report(),
             latencies: latencies.filter(|latency| latency.times.count() > 0).collect(),
             lanes: self.parts().engine.loads(),
+            read_ahead: path.read_ahead(),
         }
     }
 }

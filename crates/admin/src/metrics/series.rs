@@ -166,6 +166,16 @@ pub const SERIES: &[Series] = &[
     ),
     gauge("forebay_io_waiting_jobs", &["lane", "pool"], "Jobs that wait for a thread of the pool."),
     gauge("forebay_io_busy_threads", &["lane", "pool"], "Threads of the pool that run a job."),
+    counter(
+        "forebay_io_readahead_bytes_total",
+        &["outcome"],
+        "Bytes that pools had the kernel fetch before they were read, by outcome.",
+    ),
+    gauge(
+        "forebay_io_readahead_outstanding_bytes",
+        &[],
+        "Bytes of these that have no outcome yet, of all pools.",
+    ),
     counter("forebay_operations_total", &["door", "operation"], "Operations that clients requested."),
     histogram(super::OPERATION_SECONDS, &["door", "operation"], "Duration of operations."),
     counter("process_cpu_seconds_total", &[], "CPU time of the process, user and system."),

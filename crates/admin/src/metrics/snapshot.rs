@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::{CopyView, NamespaceView, NfsView, Snapshot};
+use crate::instance::{CopyView, NamespaceView, NfsView, ReadAheadView, Snapshot};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -42,10 +42,20 @@ pub(super) fn record(snapshot: &Snapshot) {
         set("forebay_io_waiting_jobs", lane.waiting);
         set("forebay_io_busy_threads", lane.busy);
     }
+    read_ahead(snapshot.read_ahead);
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());
         counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
     }
+}
+
+fn read_ahead(view: ReadAheadView) {
+    let ReadAheadView { advised_bytes, used_bytes, wasted_bytes, dropped_bytes } = view;
+    for (outcome, bytes) in [("used", used_bytes), ("wasted", wasted_bytes), ("dropped", dropped_bytes)] {
+        counter!("forebay_io_readahead_bytes_total", "outcome" => outcome).absolute(bytes);
+    }
+    let ended_bytes = used_bytes + wasted_bytes + dropped_bytes;
+    gauge!("forebay_io_readahead_outstanding_bytes").set(advised_bytes.saturating_sub(ended_bytes) as f64);
 }
 
 fn namespace(namespace: &NamespaceView) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::instance::{
     CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
-    NamespaceView, NfsView, OperationCount, PoolView, QuestionCount,
+    NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView,
 };
 
 fn snapshot() -> Snapshot {
@@ -56,6 +56,7 @@ fn snapshot() -> Snapshot {
             sum_s: 0.5,
         }],
         io_lanes: vec![IoLaneView { pool: "pool-0".to_owned(), lane: "data", waiting: 4, busy: 2 }],
+        read_ahead: ReadAheadView { advised_bytes: 100, used_bytes: 60, wasted_bytes: 5, dropped_bytes: 3 },
         operations: vec![OperationCount { door: "nfs".to_owned(), operation: "READ".to_owned(), count: 9 }],
         namespace: NamespaceView {
             cache: vec![CacheView { kind: "inode", hits: 8, misses: 2, bytes: 484, ..CacheView::default() }],
@@ -144,6 +145,10 @@ fn the_text_has_values_types_and_help() {
         "forebay_io_seconds_count{direction=\"read\",mode=\"direct\"} 6",
         "forebay_io_waiting_jobs{lane=\"data\",pool=\"pool-0\"} 4",
         "forebay_io_busy_threads{lane=\"data\",pool=\"pool-0\"} 2",
+        "forebay_io_readahead_bytes_total{outcome=\"used\"} 60",
+        "forebay_io_readahead_bytes_total{outcome=\"wasted\"} 5",
+        "forebay_io_readahead_bytes_total{outcome=\"dropped\"} 3",
+        "forebay_io_readahead_outstanding_bytes 32",
         "forebay_namespace_bytes 1099511627776",
         "forebay_namespace_cache_hits_total{kind=\"inode\"} 8",
         "forebay_namespace_cache_bytes{kind=\"inode\"} 484",

@@ -142,6 +142,9 @@ The second table has the times of reads and writes at the page cache or the disk
 at once, one in 64 is timed and counts for all, after the first 64. The third table has the threads of the pools: the
 jobs that wait for one now, the most that ever waited, and how long they waited.
 
+The fourth table has the bytes that a pool had the kernel fetch before they were read: used, wasted because they were
+not read in time, and dropped because they were in memory or the pool's threads were busy.
+
 With --by-file, each row is a file that a pool has open or keeps open for the next use. Its counts begin when it is
 opened; of reads from memory that run at the same moment some may be missing. `waits` are writes that waited for
 another write of the same pages.

@@ -1,11 +1,12 @@
-//! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason.
+//! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason, its times, threads and
+//! read-ahead.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pool::{DecisionCount, IoReport, Latency, QueueLoad};
+use pool::{DecisionCount, IoReport, Latency, QueueLoad, ReadAheadCounts};
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::display::Size;
@@ -28,6 +29,7 @@ pub struct PoolIo {
     pub decisions: Vec<Decisions>,
     pub latencies: Vec<KindTimes>,
     pub lanes: Vec<Lane>,
+    pub read_ahead: ReadAheadBytes,
 }
 
 /// The times of requests of one kind in one mode.
@@ -51,6 +53,18 @@ pub struct Lane {
     pub waiting_max: usize,
     /// How long jobs waited for a thread.
     pub waits: Times,
+}
+
+/// Bytes that the pool had the kernel fetch before they were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadAheadBytes {
+    pub advised_bytes: u64,
+    /// Read afterwards.
+    pub used_bytes: u64,
+    /// Not read in time.
+    pub wasted_bytes: u64,
+    /// Not fetched after all.
+    pub dropped_bytes: u64,
 }
 
 /// Requests of one kind that one rule gave one mode.
@@ -119,10 +133,11 @@ impl PoolIo {
             decisions: report.decisions.iter().map(Decisions::from).collect(),
             latencies: report.latencies.iter().map(KindTimes::from).collect(),
             lanes: report.lanes.iter().map(|(lane, load)| Lane::new(lane, load)).collect(),
+            read_ahead: report.read_ahead.into(),
         }
     }
 
-    /// The decisions of the time between two reports of the same pool.
+    /// The counts of the time between two reports of the same pool.
     fn since(&self, earlier: &[PoolIo]) -> PoolIo {
         let before: HashMap<_, _> = earlier
             .iter()
@@ -147,12 +162,34 @@ impl PoolIo {
             let mut before = same().flat_map(|pool| &pool.lanes).filter(|before| before.lane == now.lane);
             Lane { waits: now.waits.since(before.next().map(|before| &before.waits)), ..now.clone() }
         });
+        let ahead = same().next().map(|pool| pool.read_ahead);
         PoolIo {
             decisions: decisions.collect(),
             latencies: latencies.filter(|latency| latency.times.count > 0).collect(),
             lanes: lanes.collect(),
+            read_ahead: self.read_ahead.since(ahead.unwrap_or_default()),
             ..self.clone()
         }
+    }
+}
+
+impl ReadAheadBytes {
+    fn since(self, earlier: ReadAheadBytes) -> ReadAheadBytes {
+        // Of a server that was started anew meanwhile.
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        ReadAheadBytes {
+            advised_bytes: since(self.advised_bytes, earlier.advised_bytes),
+            used_bytes: since(self.used_bytes, earlier.used_bytes),
+            wasted_bytes: since(self.wasted_bytes, earlier.wasted_bytes),
+            dropped_bytes: since(self.dropped_bytes, earlier.dropped_bytes),
+        }
+    }
+}
+
+impl From<ReadAheadCounts> for ReadAheadBytes {
+    fn from(counts: ReadAheadCounts) -> ReadAheadBytes {
+        let ReadAheadCounts { issued_bytes, used_bytes, wasted_bytes, dropped_bytes } = counts;
+        ReadAheadBytes { advised_bytes: issued_bytes, used_bytes, wasted_bytes, dropped_bytes }
     }
 }
 
@@ -220,7 +257,7 @@ impl Statistics {
                 ]);
             }
         }
-        format!("{text}{table}\n{}\n{}", self.latencies(), self.lanes())
+        format!("{text}{table}\n{}\n{}\n{}", self.latencies(), self.lanes(), self.read_ahead())
     }
 
     fn latencies(&self) -> Table<8> {
@@ -266,6 +303,23 @@ impl Statistics {
         }
         table
     }
+
+    fn read_ahead(&self) -> Table<5> {
+        let mut table = Table::new([
+            Column::Text("pool"),
+            Column::Number("read ahead"),
+            Column::Number("used"),
+            Column::Number("wasted"),
+            Column::Number("dropped"),
+        ]);
+        for pool in &self.pools {
+            let ReadAheadBytes { advised_bytes, used_bytes, wasted_bytes, dropped_bytes } = pool.read_ahead;
+            let sizes = [advised_bytes, used_bytes, wasted_bytes, dropped_bytes];
+            let [advised, used, wasted, dropped] = sizes.map(|bytes| Size(bytes).to_string());
+            table.row([pool.name.clone(), advised, used, wasted, dropped]);
+        }
+        table
+    }
 }
 
 impl PoolIo {
@@ -294,6 +348,7 @@ mod tests {
             decisions,
             latencies: Vec::new(),
             lanes: Vec::new(),
+            read_ahead: ReadAheadBytes::default(),
         }
     }
 
@@ -333,6 +388,27 @@ mod tests {
         assert_eq!(shown.decisions, [counted("read", "buffered", 2, 30), counted("write", "buffered", 1, 2)]);
         let restarted = pool(vec![counted("read", "buffered", 1, 10)]);
         assert_eq!(restarted.since(&before).decisions, restarted.decisions);
+    }
+
+    #[test]
+    fn read_ahead_is_shown_for_each_pool_and_for_an_interval() {
+        let ahead = |advised_bytes, used_bytes| ReadAheadBytes {
+            advised_bytes,
+            used_bytes,
+            wasted_bytes: 1024,
+            dropped_bytes: 0,
+        };
+        let pool = |read_ahead| PoolIo { read_ahead, ..pool(Vec::new()) };
+        let before = [pool(ahead(10 << 10, 5 << 10))];
+        let shown = pool(ahead(30 << 10, 20 << 10)).since(&before);
+        assert_eq!(shown.read_ahead, ReadAheadBytes { wasted_bytes: 0, ..ahead(20 << 10, 15 << 10) });
+        assert_eq!(
+            pool(ahead(1, 1)).since(&before).read_ahead,
+            ReadAheadBytes { wasted_bytes: 0, ..ahead(1, 1) }
+        );
+        let text = Statistics { pools: vec![shown] }.text();
+        let row: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(row, ["pool-0", "20.0", "KiB", "15.0", "KiB", "0", "B", "0", "B"], "{text}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use admin::Instance;
 use admin::instance::{
     CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
     LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView,
-    QuestionCount, SlowOperation, Snapshot,
+    QuestionCount, ReadAheadView, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
@@ -243,6 +243,17 @@ impl Overview {
         lanes.collect()
     }
 
+    /// Of all pools of this process together.
+    fn read_ahead(reports: &[(PoolId, IoReport)]) -> ReadAheadView {
+        let counts = reports.iter().map(|(_, report)| report.read_ahead);
+        counts.fold(ReadAheadView::default(), |view, counts| ReadAheadView {
+            advised_bytes: view.advised_bytes + counts.issued_bytes,
+            used_bytes: view.used_bytes + counts.used_bytes,
+            wasted_bytes: view.wasted_bytes + counts.wasted_bytes,
+            dropped_bytes: view.dropped_bytes + counts.dropped_bytes,
+        })
+    }
+
     /// To be called every second.
     pub fn sample(&self) {
         let statuses = self.pool_map.pools().into_iter();
@@ -467,6 +478,7 @@ impl Instance for Overview {
             io_modes: Self::io_modes(&io),
             io_times: Self::io_times(&io),
             io_lanes: Self::io_lanes(&io),
+            read_ahead: Self::read_ahead(&io),
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),
