@@ -215,6 +215,7 @@ fn a_strided_stream_finds_its_records_in_memory_and_reads_that_hit_go_on_to_read
     assert_ne!(counted(40), Ok(0));
     let counts = engine.path().read_ahead();
     assert!(counts.used_bytes >= 24 * u64::from(RECORD), "{counts:?}");
+    assert_eq!(counts.dropped_bytes, 0, "reads that hit have their advice followed, too");
     assert_eq!(Arc::strong_count(&file.0), 1, "the file is let go");
 }
 
