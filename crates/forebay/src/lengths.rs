@@ -230,7 +230,8 @@ mod tests {
 
     fn replica(size: u64, length: Option<u64>, broken: bool) -> Result<FoundReplica, ProblemKind> {
         let facts = ReplicaFacts { file: FileId(5), birth: OWN, size, space_used: 4096, modified: None };
-        Ok(FoundReplica { facts, modified: Timestamp::EPOCH, epoch: Epoch(0), length, broken })
+        let (modified, epoch, damaged) = (Timestamp::EPOCH, Epoch(0), false);
+        Ok(FoundReplica { facts, modified, epoch, length, broken, damaged })
     }
 
     fn size(replicas: &[Result<FoundReplica, ProblemKind>]) -> Option<u64> {

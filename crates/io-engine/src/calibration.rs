@@ -28,11 +28,11 @@ use rustix::fs::fstatvfs;
 pub use cost::{Access, Cost, Costs, SIZES};
 pub use measure::{DISK_BYTES_MAX, TIME_MAX};
 pub use platform::{Device, Platform};
+pub use priority::IdlePriority;
 pub use record::{Calibration, FILE_NAME};
 
 use crate::system_files::SystemFiles;
 use measure::{Plan, measure};
-use priority::IdlePriority;
 use probe::FileProbe;
 
 /// Asks a measurement to stop. Clones are one flag.

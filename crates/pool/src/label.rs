@@ -21,6 +21,8 @@ const ID: &str = "user.forebay.id";
 const STATE: &str = "user.forebay.state";
 /// Data was lost on the way to the disk (a sync failed); nothing more may be written.
 const BROKEN_WRITEBACK: &str = "broken-writeback";
+/// The disk has other bytes than were written; nothing may be read or written.
+const DAMAGED: &str = "damaged";
 const VERSION: &str = "3";
 const WITHOUT_BIRTH: &str = "2";
 const WITHOUT_LENGTH: &str = "1";
@@ -59,18 +61,36 @@ pub fn write(file: impl AsFd, label: &Label) -> Result<(), Errno> {
     fsetxattr(file, ID, text(label).as_bytes(), XattrFlags::empty())
 }
 
-pub fn is_broken(file: impl AsFd) -> Result<bool, LabelError> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    InOrder,
+    /// It takes no more data, and can be read.
+    Broken,
+    /// It takes no more data, and cannot be read.
+    Damaged,
+}
+
+pub fn state(file: impl AsFd) -> Result<State, LabelError> {
     let mut value = [0; 64];
     match fgetxattr(file, STATE, &mut value[..]) {
+        Ok(length) if value[..length] == *DAMAGED.as_bytes() => Ok(State::Damaged),
         // A state that this version does not know is not one that it may write to either.
-        Ok(_) | Err(Errno::RANGE) => Ok(true),
-        Err(Errno::NODATA) => Ok(false),
+        Ok(_) | Err(Errno::RANGE) => Ok(State::Broken),
+        Err(Errno::NODATA) => Ok(State::InOrder),
         Err(errno) => Err(LabelError::Unreadable(errno)),
     }
 }
 
+/// One that is damaged stays so.
 pub fn mark_broken(file: impl AsFd) -> Result<(), Errno> {
-    fsetxattr(file, STATE, BROKEN_WRITEBACK.as_bytes(), XattrFlags::empty())
+    match state(&file) {
+        Ok(State::Damaged) => Ok(()),
+        _ => fsetxattr(file, STATE, BROKEN_WRITEBACK.as_bytes(), XattrFlags::empty()),
+    }
+}
+
+pub fn mark_damaged(file: impl AsFd) -> Result<(), Errno> {
+    fsetxattr(file, STATE, DAMAGED.as_bytes(), XattrFlags::empty())
 }
 
 fn text(label: &Label) -> String {
@@ -153,9 +173,17 @@ mod tests {
         assert_eq!(read(&file), Ok(None));
         write(&file, &label).unwrap();
         assert_eq!(read(&file), Ok(Some(label)));
-        assert_eq!(is_broken(&file), Ok(false));
+        assert_eq!(state(&file), Ok(State::InOrder));
         mark_broken(&file).unwrap();
-        assert_eq!(is_broken(&file), Ok(true));
+        assert_eq!(state(&file), Ok(State::Broken));
+    }
+
+    #[test]
+    fn a_damaged_replica_stays_damaged_when_a_sync_of_it_fails() {
+        let file = tempfile::tempfile().unwrap();
+        mark_damaged(&file).unwrap();
+        mark_broken(&file).unwrap();
+        assert_eq!(state(&file), Ok(State::Damaged));
     }
 
     /// An ext4 inode of 256 bytes has 92 for attributes: an entry of 16, the name and the value in steps of four, and

@@ -7,6 +7,8 @@
 use types::FileId;
 
 pub const DATA: &str = "data";
+/// The block sums of replicas, in directories as those of the replicas.
+pub const SUMS: &str = "sums";
 pub const FAN_OUT: usize = 64;
 const RUN_BITS: u32 = 6;
 
@@ -33,6 +35,14 @@ impl ReplicaPlace {
 
     pub fn path(self) -> String {
         format!("{DATA}/{:02x}/{:02x}/{}", self.outer, self.inner, self.file)
+    }
+
+    /// Of its block sums: the directories from the outer one on, and the file.
+    pub fn sums_paths(self) -> [String; 3] {
+        let outer = format!("{SUMS}/{:02x}", self.outer);
+        let inner = format!("{outer}/{:02x}", self.inner);
+        let path = format!("{inner}/{}", self.file);
+        [outer, inner, path]
     }
 
     pub fn outer_index(self) -> usize {
@@ -69,6 +79,7 @@ mod tests {
     fn the_paths_are_as_they_always_were() {
         assert_eq!(ReplicaPlace::of(FileId(1)).path(), "data/38/22/0000000000000001");
         assert_eq!(ReplicaPlace::of(FileId(64)).path(), "data/24/10/0000000000000040");
+        assert_eq!(ReplicaPlace::of(FileId(64)).sums_paths()[2], "sums/24/10/0000000000000040");
         assert_eq!(ReplicaPlace::of(FileId(u64::MAX)).path(), "data/35/29/ffffffffffffffff");
     }
 

@@ -12,6 +12,8 @@
 //! <dir>/journal/             small stable writes that their files do not have yet; elsewhere by `pools.journal`
 //! <dir>/journal.place        where it lies then
 //! <dir>/data/ab/cd/<file>    the replicas; file id, instance and fencing epoch in `user.forebay.id`
+//! <dir>/sums/ab/cd/<file>    the block sums of a replica, made and compared by scrubs
+//! <dir>/scrub.json           the position of a scrub, its last result, and the generation of the sums
 //! ```
 //!
 //! Invariants: what a sync answered is on disk under its name; a failed write-back is told to every later sync; a
@@ -39,6 +41,7 @@ mod removed;
 mod replica;
 mod replicas;
 mod scan;
+mod scrub;
 mod space;
 mod store;
 mod table;
@@ -59,3 +62,7 @@ pub use io_engine::{QueueLoad, Recorded as RecordedDecision};
 pub use journal::{JournalPlace, JournalReport};
 pub use local::{Config, LocalPool, apply_journal};
 pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, accept_length, expect_length, look, scan};
+pub use scrub::{
+    BadReplica, CompleteScrub, ScrubFinding, ScrubFindingKind, ScrubReport, ScrubRequest, ScrubStopped,
+    ScrubTotals, ScrubWatch,
+};

@@ -40,6 +40,7 @@ use crate::removed::Removed;
 use crate::replica::{Claim, Replica};
 use crate::replicas::{Replicas, Settling};
 use crate::scan::{Found, scan};
+use crate::scrub::Scrubbing;
 use crate::space::Space;
 use crate::store::{Extent, Store};
 use crate::writability::Writability;
@@ -126,18 +127,19 @@ impl LocalPool {
         let mut verifier = Verifier([0; 8]);
         config.random.fill(&mut verifier.0);
         let removed = Removed::new(REMOVED_LEN_MAX);
-        let closed = AtomicBool::new(false);
         let descriptions = Descriptions::new(dir);
         let writability = Writability::default();
         if let Err(errno) = store.try_to_write() {
             writability.note(config.id, errno);
         }
+        let scrubbing = Scrubbing::open(dir, store.root(), clean);
         let shared = Arc::new(PoolParts {
             store,
             engine,
             calibrating: Arc::new(Calibrating::new(dir.to_owned())),
             journal: opened.journal,
             journal_files_max,
+            scrubbing,
             pressure,
             index,
             descriptions,
@@ -146,7 +148,7 @@ impl LocalPool {
             counters,
             removed,
             verifier,
-            closed,
+            closed: AtomicBool::new(false),
         });
         shared.calibrating.load(&shared);
         let replicas = Replicas::new(Arc::clone(&shared), open_files_max);
@@ -225,6 +227,7 @@ impl LocalPool {
             tracing::warn!(%pool, reason, "write journal has records that the next start applies");
             self.shared.index.doubt();
         }
+        self.shared.scrubbing.settle(&self.shared);
         match self.shared.index.close(&self.shared.store) {
             Ok(()) => tracing::debug!(%pool, "pool closed"),
             Err(reason) => tracing::warn!(%pool, reason, "pool index is not clean and will be rebuilt"),
@@ -254,6 +257,7 @@ impl LocalPool {
         }
         // Nobody begins one any more.
         self.shared.calibrating.stop();
+        self.shared.scrubbing.stop();
         true
     }
 
@@ -700,6 +704,7 @@ impl Upkeep {
             shared.writability.look(shared.id(), &shared.store);
             shared.pressure.look(shared.engine.path(), Instant::now());
             shared.calibrating.look(shared);
+            shared.scrubbing.look(shared);
             let flushed = shared.index.flush(&shared.store);
             // Once for each time that it starts, not for each second that it lasts.
             if let (Err(reason), false) = (&flushed, failing) {

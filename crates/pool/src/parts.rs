@@ -15,6 +15,7 @@ use crate::index::Index;
 use crate::journal::PoolJournal;
 use crate::pressure::Pressure;
 use crate::removed::Removed;
+use crate::scrub::Scrubbing;
 use crate::space::Space;
 use crate::store::{Extent, Store};
 use crate::writability::Writability;
@@ -26,6 +27,7 @@ pub struct PoolParts {
     pub journal: PoolJournal,
     /// Files that may have records.
     pub journal_files_max: usize,
+    pub scrubbing: Scrubbing,
     pub pressure: Pressure,
     pub index: Index,
     pub descriptions: Descriptions,

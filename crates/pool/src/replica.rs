@@ -9,6 +9,7 @@
 //! are taken in the order `ordering`, `syncing`, then those of the file.
 
 mod claim;
+mod condemn;
 mod descriptors;
 mod faults;
 mod fence;

@@ -33,6 +33,7 @@ impl Replicas {
         if let Some(ticket) = ticket {
             replica.file().record().check_claim(&self.shared, Claim::of(&ticket))?;
         }
+        replica.file().record().faults.check_undamaged(&self.shared)?;
         let found = replica.file().descriptors().lend().ok_or(PoolError::NoReplica(self.shared.id()))?;
         // Lost bytes would become a hole of the copy.
         replica.file().check_whole(&self.shared)?;
@@ -62,6 +63,13 @@ impl Replicas {
     /// Forgets a replica that is gone; its holders keep it.
     pub fn drop_replica(&self, replica: &Replica) {
         self.table.drop_replica(replica);
+    }
+
+    /// Every write of the file that runs now is done when this returns. A replica that nobody has in use has none.
+    pub fn wait_for_writers(&self, file: FileId) {
+        if let Some(replica) = self.table.find(file) {
+            replica.wait_for_writers();
+        }
     }
 }
 

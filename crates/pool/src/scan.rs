@@ -12,7 +12,7 @@ use types::{Epoch, FileId, Timestamp};
 
 use crate::error::OpenError;
 use crate::identity::{self, Identity};
-use crate::label::{self, Label, LabelError};
+use crate::label::{self, Label, LabelError, State};
 use crate::layout::{self, DATA, ReplicaPlace};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,10 @@ pub struct FoundReplica {
     pub epoch: Epoch,
     /// The length that it is known to have had on disk. `None`: its label is of a version that noted none.
     pub length: Option<u64>,
-    /// Written data was lost on its way to the disk and the writer was told so.
+    /// It takes no more writes: written data was lost on its way to the disk and the writer was told so, or it is damaged.
     pub broken: bool,
+    /// The disk has other bytes than were written, as a scrub found.
+    pub damaged: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -195,7 +197,7 @@ impl Scan {
         if label.instance != self.identity.instance {
             return Err(ProblemKind::OtherInstance);
         }
-        let broken = label::is_broken(&open).map_err(of_label)?;
+        let state = label::state(&open).map_err(of_label)?;
         let facts = ReplicaFacts {
             file,
             birth: label.birth,
@@ -205,7 +207,8 @@ impl Scan {
         };
         let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
         let modified = Timestamp::new(metadata.mtime(), nanoseconds).unwrap_or(Timestamp::EPOCH);
-        Ok(FoundReplica { facts, modified, epoch: label.epoch, length: label.length, broken })
+        let (broken, damaged) = (state != State::InOrder, state == State::Damaged);
+        Ok(FoundReplica { facts, modified, epoch: label.epoch, length: label.length, broken, damaged })
     }
 }
 
@@ -290,17 +293,22 @@ mod tests {
         let open = replica(&store, 5, 5, INSTANCE);
         rustix::io::pwrite(&open, b"abc", 0).unwrap();
         label::mark_broken(replica(&store, 900, 900, INSTANCE)).unwrap();
+        label::mark_damaged(replica(&store, 901, 901, INSTANCE)).unwrap();
         let mut found: Vec<_> = scan(dir.path())
             .unwrap()
             .map(|found| match found {
                 Found::Replica(replica) => {
-                    (replica.facts.file.0, replica.facts.size, replica.epoch, replica.broken)
+                    let state = (replica.broken, replica.damaged);
+                    (replica.facts.file.0, replica.facts.size, replica.epoch, state)
                 }
                 Found::Problem(problem) => panic!("{problem}"),
             })
             .collect();
         found.sort_unstable();
-        assert_eq!(found, [(5, 3, Epoch(7), false), (900, 0, Epoch(7), true)]);
+        let (epoch, in_order) = (Epoch(7), (false, false));
+        let expected =
+            [(5, 3, epoch, in_order), (900, 0, epoch, (true, false)), (901, 0, epoch, (true, true))];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -400,9 +400,13 @@ fn read_pool(
         require_wanted(meter)?;
         meter.add(1);
         match found {
-            Found::Replica(FoundReplica { facts, broken, .. }) => {
+            Found::Replica(FoundReplica { facts, broken, damaged, .. }) => {
                 replicas.insert(facts.file, facts);
-                if broken {
+                if damaged {
+                    let file = facts.file;
+                    let problem = "differs from its block sums and cannot be read until the file is removed or replaced";
+                    tell(Finding::Unreadable(format!("{id}: the replica of {file} {problem}"), Some(file)))?;
+                } else if broken {
                     let file = facts.file;
                     let remark = "lost data that was written to it, as its writer was told, and takes no more until it is removed";
                     tell(Finding::Remark(format!("{id}: the replica of {file} {remark}"), Some(file)))?;

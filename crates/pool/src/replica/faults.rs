@@ -1,6 +1,7 @@
-//! The known faults of a replica: lost data, and a label that does not fit.
+//! The known faults of a replica: lost data, damaged blocks, and a label that does not fit.
 //!
-//! Invariant: a replica that is broken stays so, and the label says so as far as the disk takes it.
+//! Invariant: a replica that is broken stays so, and the label says so as far as the disk takes it. One that is damaged is
+//! broken, and cannot be read either.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,17 +10,19 @@ use api::PoolError;
 use rustix::io::Errno;
 use types::FileId;
 
-use crate::label;
+use crate::label::{self, State};
 use crate::parts::PoolParts;
 
 pub struct Faults {
     file: FileId,
-    /// The label has been asked whether the replica is in order. Reading does not need to know.
+    /// The label has been asked whether the replica is in order.
     state_known: AtomicBool,
     /// Written data was lost on its way to the disk.
     broken: AtomicBool,
     /// The label says so too, so that it may be forgotten here.
     broken_recorded: AtomicBool,
+    /// The disk has other bytes than were written.
+    damaged: AtomicBool,
     /// The log says already that something is missing.
     told: AtomicBool,
 }
@@ -31,6 +34,7 @@ impl Faults {
             state_known: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             broken_recorded: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
             told: AtomicBool::new(false),
         }
     }
@@ -46,18 +50,53 @@ impl Faults {
         if !self.is_broken() {
             return Ok(());
         }
+        self.check_undamaged(shared)?;
         let reason = "written data was lost in an earlier failure".to_owned();
         Err(PoolError::Io { pool: shared.id(), operation: "keep the replica", reason })
     }
 
-    fn learn_state(&self, shared: &PoolParts, open_file: Option<BorrowedFd<'_>>) -> Result<(), PoolError> {
-        let Some(file) = open_file else { return Ok(()) };
-        if label::is_broken(file).map_err(|error| self.bad_label(shared, &error.to_string()))? {
-            self.broken.store(true, Ordering::Release);
-            self.broken_recorded.store(true, Ordering::Release);
+    /// An error if the replica has bytes that nobody wrote: none of them may be read.
+    pub fn check_undamaged(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        if !self.damaged.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reason =
+            "a block on the disk differs from its checksum; remove the file or replace it".to_owned();
+        Err(PoolError::Io { pool: shared.id(), operation: "use the replica", reason })
+    }
+
+    /// From the label, before anybody reads.
+    pub fn learn_damage(&self, file: BorrowedFd<'_>) -> Result<(), label::LabelError> {
+        match label::state(file)? {
+            State::InOrder => {}
+            State::Broken => self.note_broken(),
+            State::Damaged => {
+                self.note_broken();
+                self.damaged.store(true, Ordering::Release);
+            }
         }
         self.note_known_state();
         Ok(())
+    }
+
+    fn note_broken(&self) {
+        self.broken.store(true, Ordering::Release);
+        self.broken_recorded.store(true, Ordering::Release);
+    }
+
+    /// From here on nobody reads or writes. Called with `ordering` held alone.
+    pub fn mark_damaged(&self, shared: &PoolParts, file: BorrowedFd<'_>) {
+        self.broken_recorded.store(false, Ordering::Release);
+        self.broken.store(true, Ordering::Release);
+        self.damaged.store(true, Ordering::Release);
+        self.note_known_state();
+        let recorded = label::mark_damaged(file).and_then(|()| shared.store.sync_all(file)).is_ok();
+        self.broken_recorded.store(recorded, Ordering::Release);
+    }
+
+    fn learn_state(&self, shared: &PoolParts, open_file: Option<BorrowedFd<'_>>) -> Result<(), PoolError> {
+        let Some(file) = open_file else { return Ok(()) };
+        self.learn_damage(file).map_err(|error| self.bad_label(shared, &error.to_string()))
     }
 
     /// The label needs no further look: it was just read or written.

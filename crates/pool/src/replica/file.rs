@@ -140,6 +140,8 @@ impl ReplicaFile {
             return Ok(Epoch::default());
         };
         self.record.learn(&labelled);
+        let faults = &self.record.faults;
+        faults.learn_damage(found.as_fd()).map_err(|error| faults.bad_label(shared, &error.to_string()))?;
         self.descriptors.keep(found);
         Ok(labelled.epoch)
     }

@@ -58,9 +58,10 @@ impl Record {
         let _ = self.birth.compare_exchange(unknown, birth.0, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// An error if the ticket is fenced, or of another file of this id.
+    /// An error if the ticket is fenced, or of another file of this id, or if the replica is damaged.
     pub fn check_claim(&self, shared: &PoolParts, claim: Claim) -> Result<(), PoolError> {
         self.fence.check(claim.epoch)?;
+        self.faults.check_undamaged(shared)?;
         self.check_birth(shared, claim.birth)
     }
 

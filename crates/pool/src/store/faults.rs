@@ -29,6 +29,10 @@ impl Faults {
     pub fn of_journal(&self) -> Result<(), Errno> {
         Ok(())
     }
+
+    pub fn of_blocks(&self, _first: u64, _count: u64) -> Result<(), Errno> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +52,8 @@ mod injected {
         pub fail_one_sync: AtomicBool,
         /// As a file system that is mounted to be read only.
         pub read_only: AtomicBool,
+        /// A scrub cannot read this block of any replica.
+        pub bad_block: Mutex<Option<u64>>,
         /// Run by the next sync while it waits for the disk.
         pub in_next_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
         /// The bytes of each file as of its last sync, by inode: all that a power cut leaves.
@@ -86,6 +92,11 @@ mod injected {
         /// Of a write or a sync of the write journal.
         pub fn of_journal(&self) -> Result<(), Errno> {
             if self.fail_journal.load(Ordering::SeqCst) { Err(Errno::IO) } else { Ok(()) }
+        }
+
+        pub fn of_blocks(&self, first: u64, count: u64) -> Result<(), Errno> {
+            let is_bad = self.bad_block.lock().is_some_and(|bad| (first..first + count).contains(&bad));
+            if is_bad { Err(Errno::IO) } else { Ok(()) }
         }
     }
 }

@@ -1,0 +1,414 @@
+//! The scrub of a pool: all replicas are read from the disk and compared with their block sums. Replicas without sums get them.
+//!
+//! One runs at a time, in its caller's thread. It goes through the replicas by file id and writes down where it is, so that
+//! the next one goes on there after an interruption. A stop of the pool ends it and waits for that.
+//!
+//! Parts: `sums` (the file of a replica's sums), `blocks` (reads past the page cache), `examine` (one replica), `record` (the
+//! position and the last result), `pace` (the rate).
+
+mod blocks;
+mod examine;
+mod pace;
+mod record;
+mod sums;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use io_engine::calibration::{Cancel, IdlePriority};
+use io_engine::capabilities::Capabilities;
+use parking_lot::Mutex;
+use rustix::fs::syncfs;
+use types::FileId;
+
+use self::blocks::BlockReader;
+use self::examine::{Examiner, Halt, Outcome, state_of};
+use self::pace::Pace;
+use self::record::{Position, Record, mount_of, now_s};
+use crate::counters::Counter;
+use crate::label::{State, parse_file};
+use crate::layout::{SUMS, is_level};
+use crate::local::LocalPool;
+use crate::parts::PoolParts;
+use crate::replicas::Replicas;
+
+pub use self::examine::{Finding as ScrubFinding, FindingKind as ScrubFindingKind};
+pub use self::record::{BadReplica, CompleteScrub, ScrubTotals};
+
+const PAGE: usize = 1000;
+/// Between two records of the position.
+const STORE_PERIOD: Duration = Duration::from_secs(10);
+/// Counts for the rate with each replica: a disk seeks for it.
+const REPLICA_BYTES: u64 = 16 << 10;
+/// While it waits, a scrub looks so often whether it is to end.
+const WAIT_MAX: Duration = Duration::from_millis(50);
+/// Bad replicas that are told; more of them are counted.
+const TOLD_MAX: u64 = 1000;
+/// Looks of the upkeep between two looks whether bad replicas are gone.
+const LOOKS: u32 = 30;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ScrubRequest {
+    pub bytes_per_s: u64,
+    /// From the first replica, whatever an interrupted scrub has done.
+    pub start_over: bool,
+}
+
+/// Hears of a scrub. Called in its thread.
+pub trait ScrubWatch {
+    /// Before the first replica. `done_bytes`: of the interrupted scrub that this one continues.
+    fn begin(&self, done_bytes: u64, total_bytes: u64);
+    fn advance(&self, done_bytes: u64);
+    /// The first 1,000 findings. Logging them is up to the caller, who may know the path.
+    fn found(&self, finding: &ScrubFinding);
+}
+
+/// Why a scrub is not complete.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ScrubStopped {
+    Running,
+    /// Its position is kept.
+    Cancelled,
+    Failed(String),
+}
+
+impl fmt::Display for ScrubStopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScrubStopped::Running => write!(f, "another scrub of this pool runs"),
+            ScrubStopped::Cancelled => write!(f, "it was stopped; the next scrub continues there"),
+            ScrubStopped::Failed(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+/// The scrubs of a pool, as an operator sees them.
+#[derive(Clone, Debug, Default)]
+pub struct ScrubReport {
+    pub is_running: bool,
+    /// Since the pool was opened.
+    pub read_bytes: u64,
+    pub bad_blocks: u64,
+    pub last: Option<CompleteScrub>,
+    pub bad: Vec<BadReplica>,
+}
+
+pub struct Scrubbing {
+    dir: PathBuf,
+    /// Of the pool's end.
+    cancel: Cancel,
+    /// Held while a scrub runs.
+    running: Mutex<()>,
+    is_running: AtomicBool,
+    /// Leaf lock, but for the write of its file.
+    record: Mutex<Record>,
+    read_bytes: Counter,
+    bad_blocks: Counter,
+    looks: AtomicU32,
+}
+
+impl LocalPool {
+    /// Reads all replicas and compares them with their sums, or makes these. Blocks, maybe for days. `cancel`: of the caller.
+    pub fn scrub(
+        &self,
+        request: ScrubRequest,
+        cancel: &Cancel,
+        watch: &dyn ScrubWatch,
+    ) -> Result<CompleteScrub, ScrubStopped> {
+        self.parts().scrubbing.run(self.parts(), self.table(), request, cancel, watch)
+    }
+
+    pub fn scrub_report(&self) -> ScrubReport {
+        self.parts().scrubbing.report()
+    }
+}
+
+impl Scrubbing {
+    /// `is_clean`: the pool was closed in order.
+    pub fn open(dir: &Path, root: std::os::fd::BorrowedFd<'_>, is_clean: bool) -> Scrubbing {
+        Scrubbing {
+            dir: dir.to_owned(),
+            cancel: Cancel::default(),
+            running: Mutex::new(()),
+            is_running: AtomicBool::new(false),
+            record: Mutex::new(Record::open(dir, &mount_of(root), is_clean)),
+            read_bytes: Counter::default(),
+            bad_blocks: Counter::default(),
+            looks: AtomicU32::new(0),
+        }
+    }
+
+    pub fn report(&self) -> ScrubReport {
+        let record = self.record.lock();
+        ScrubReport {
+            is_running: self.is_running.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.value(),
+            bad_blocks: self.bad_blocks.value(),
+            last: record.last,
+            bad: record.bad.clone(),
+        }
+    }
+
+    /// Ends what runs, and waits for it.
+    pub fn stop(&self) {
+        self.cancel.cancel();
+        drop(self.running.lock());
+    }
+
+    /// Before the pool is closed in order: the times that guard the sums are on disk.
+    pub fn settle(&self, shared: &PoolParts) {
+        if self.record.lock().has_begun()
+            && let Err(errno) = syncfs(shared.store.root())
+        {
+            tracing::debug!(pool = %shared.id(), %errno, "file system cannot be synced");
+        }
+    }
+
+    /// Once a second. Forgets bad replicas that are gone.
+    pub fn look(&self, shared: &PoolParts) {
+        if self.looks.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1 {
+            self.forget_gone(shared);
+        }
+    }
+
+    fn forget_gone(&self, shared: &PoolParts) {
+        let bad = self.record.lock().bad.clone();
+        let is_there = |bad: &BadReplica| match state_of(shared, bad.file()) {
+            Some(state) => !bad.is_damaged || state == State::Damaged,
+            None => false,
+        };
+        let gone: Vec<FileId> = bad.iter().filter(|bad| !is_there(bad)).map(BadReplica::file).collect();
+        if !gone.is_empty() {
+            self.change(shared, |record| gone.iter().for_each(|file| _ = record.forget_bad(*file)));
+        }
+    }
+
+    /// A record that cannot be written is kept in memory, and costs a repetition at most.
+    fn change(&self, shared: &PoolParts, change: impl FnOnce(&mut Record)) {
+        let mut record = self.record.lock();
+        change(&mut record);
+        if let Err(error) = record.store(&self.dir) {
+            tracing::debug!(pool = %shared.id(), %error, "record of scrubs cannot be written");
+        }
+    }
+
+    fn run(
+        &self,
+        shared: &PoolParts,
+        replicas: &Replicas,
+        request: ScrubRequest,
+        cancel: &Cancel,
+        watch: &dyn ScrubWatch,
+    ) -> Result<CompleteScrub, ScrubStopped> {
+        let Some(_running) = self.running.try_lock() else { return Err(ScrubStopped::Running) };
+        if self.cancel.is_cancelled() {
+            return Err(ScrubStopped::Cancelled);
+        }
+        let _is_running = RunningFlag::raise(&self.is_running);
+        let _idle = IdlePriority::take();
+        let begun = Position { begun_s: now_s(), after: 0, totals: ScrubTotals::default() };
+        let (position, generation) = {
+            let mut record = self.record.lock();
+            let position = record.position.filter(|_| !request.start_over).unwrap_or(begun);
+            record.position = Some(position);
+            // Sums without a record of their generation would prove nothing.
+            let stored = record.store(&self.dir);
+            stored.map_err(|error| ScrubStopped::Failed(format!("scrub.json cannot be written: {error}")))?;
+            (position, record.generation)
+        };
+        let walk = Walk {
+            scrubbing: self,
+            shared,
+            cancel,
+            watch,
+            done: AtomicU64::new(position.totals.read_bytes),
+            pace: Mutex::new((Pace::new(request.bytes_per_s), shared.requests())),
+        };
+        let totals = walk.run(replicas, position, generation)?;
+        self.forget_gone(shared);
+        remove_needless(&self.dir, shared, &walk);
+        let complete = CompleteScrub { begun_s: position.begun_s, ended_s: now_s(), totals };
+        self.change(shared, |record| (record.position, record.last) = (None, Some(complete)));
+        Ok(complete)
+    }
+}
+
+struct RunningFlag<'a>(&'a AtomicBool);
+
+impl RunningFlag<'_> {
+    fn raise(flag: &AtomicBool) -> RunningFlag<'_> {
+        flag.store(true, Ordering::Relaxed);
+        RunningFlag(flag)
+    }
+}
+
+impl Drop for RunningFlag<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+struct Walk<'a> {
+    scrubbing: &'a Scrubbing,
+    shared: &'a PoolParts,
+    cancel: &'a Cancel,
+    watch: &'a dyn ScrubWatch,
+    /// Bytes read, also by the interrupted scrub before.
+    done: AtomicU64,
+    /// With the requests of others at the last step. Only the scrub's thread takes it.
+    pace: Mutex<(Pace, u64)>,
+}
+
+impl Walk<'_> {
+    fn run(
+        &self,
+        replicas: &Replicas,
+        mut position: Position,
+        generation: u64,
+    ) -> Result<ScrubTotals, ScrubStopped> {
+        let failed = |reason| ScrubStopped::Failed(format!("replicas cannot be listed: {reason}"));
+        if let Err(reason) = self.shared.index.flush(&self.shared.store) {
+            tracing::debug!(pool = %self.shared.id(), reason, "replicas are scrubbed without writing the index");
+        }
+        let done = position.totals.read_bytes;
+        let left = self.bytes_behind(FileId(position.after)).map_err(failed)?;
+        self.watch.begin(done, done.saturating_add(left));
+        let capabilities = Capabilities::probe(self.shared.store.root()).unwrap_or(Capabilities::NONE);
+        let mut examiner = Examiner {
+            shared: self.shared,
+            replicas,
+            reader: BlockReader::new(capabilities),
+            generation,
+            step: Box::new(|bytes| self.step(bytes)),
+        };
+        let mut stored = Instant::now();
+        loop {
+            let page = self.shared.index.list(FileId(position.after), PAGE).map_err(failed)?;
+            if page.is_empty() {
+                break;
+            }
+            for facts in page {
+                let outcome = self.step_replica().and_then(|()| examiner.examine(facts.file));
+                let Ok(outcome) = outcome else {
+                    self.scrubbing.change(self.shared, |record| record.position = Some(position));
+                    return Err(ScrubStopped::Cancelled);
+                };
+                position.after = facts.file.0;
+                self.take(facts.file, outcome, &mut position.totals);
+                position.totals.read_bytes = self.done.load(Ordering::Relaxed);
+                if stored.elapsed() >= STORE_PERIOD {
+                    self.scrubbing.change(self.shared, |record| record.position = Some(position));
+                    stored = Instant::now();
+                }
+            }
+        }
+        Ok(position.totals)
+    }
+
+    /// About; holes are not read.
+    fn bytes_behind(&self, mut after: FileId) -> Result<u64, String> {
+        let mut bytes = 0_u64;
+        loop {
+            let page = self.shared.index.list(after, PAGE)?;
+            let Some(last) = page.last() else { return Ok(bytes) };
+            after = last.file;
+            bytes += page.iter().map(|facts| facts.size.min(facts.space_used)).sum::<u64>();
+        }
+    }
+
+    fn take(&self, file: FileId, outcome: Outcome, totals: &mut ScrubTotals) {
+        match &outcome {
+            Outcome::Gone => return,
+            Outcome::Verified => totals.verified += 1,
+            Outcome::Summed => totals.summed += 1,
+            Outcome::LeftOut => totals.left_out += 1,
+            Outcome::Bad(finding) => self.take_bad(finding, totals),
+        }
+        totals.replicas += 1;
+        let is_good = matches!(outcome, Outcome::Verified | Outcome::Summed);
+        if is_good && self.scrubbing.record.lock().bad.iter().any(|bad| bad.file() == file) {
+            self.scrubbing.change(self.shared, |record| _ = record.forget_bad(file));
+        }
+    }
+
+    fn take_bad(&self, finding: &ScrubFinding, totals: &mut ScrubTotals) {
+        match finding.kind {
+            ScrubFindingKind::Damaged => totals.damaged_replicas += 1,
+            ScrubFindingKind::Unreadable => totals.unreadable_replicas += 1,
+            ScrubFindingKind::Doubted => totals.doubted_replicas += 1,
+        }
+        if finding.kind != ScrubFindingKind::Doubted {
+            totals.bad_blocks += finding.blocks;
+            self.scrubbing.bad_blocks.add(finding.blocks);
+            self.scrubbing.change(self.shared, |record| record.note_bad(finding));
+        }
+        let found = totals.damaged_replicas + totals.unreadable_replicas + totals.doubted_replicas;
+        if found <= TOLD_MAX {
+            self.watch.found(finding);
+        }
+    }
+
+    fn step_replica(&self) -> Result<(), Halt> {
+        self.wait(REPLICA_BYTES)
+    }
+
+    fn step(&self, bytes: u64) -> Result<(), Halt> {
+        self.scrubbing.read_bytes.add(bytes);
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.watch.advance(done);
+        self.wait(bytes)
+    }
+
+    fn wait(&self, bytes: u64) -> Result<(), Halt> {
+        let requests = self.shared.requests();
+        let mut left = {
+            let (pace, before) = &mut *self.pace.lock();
+            let is_busy = std::mem::replace(before, requests) != requests;
+            pace.wait(bytes, is_busy, Instant::now())
+        };
+        loop {
+            if self.is_stopped() {
+                return Err(Halt::Stopped);
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+            let wait = left.min(WAIT_MAX);
+            std::thread::sleep(wait);
+            left -= wait;
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.cancel.is_cancelled() || self.scrubbing.cancel.is_cancelled()
+    }
+}
+
+/// Removes sums of replicas that are gone, and unfinished ones. A failure does no harm.
+fn remove_needless(dir: &Path, shared: &PoolParts, walk: &Walk<'_>) {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let levels = |path: &Path| entries(path).filter(|entry| entry.file_name().to_str().is_some_and(is_level));
+    for outer in levels(&dir.join(SUMS)) {
+        for inner in levels(&outer.path()) {
+            if walk.is_stopped() {
+                return;
+            }
+            for entry in entries(&inner.path()) {
+                let name = entry.file_name();
+                let Some(name) = name.to_str() else { continue };
+                let is_needless = match (parse_file(name), name.strip_suffix(".new").and_then(parse_file)) {
+                    (Some(file), _) => shared.store.look(file) == Ok(None),
+                    (None, unfinished) => unfinished.is_some(),
+                };
+                if is_needless {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
