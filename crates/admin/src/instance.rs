@@ -103,6 +103,23 @@ pub struct PoolView {
     pub client_read_us_per_mib: u64,
     pub client_write_us_per_operation: u64,
     pub client_write_us_per_mib: u64,
+    pub scrub: ScrubView,
+}
+
+/// The comparison of a pool's replicas with their block sums.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ScrubView {
+    pub running: bool,
+    /// Since the start.
+    pub read_bytes: u64,
+    /// Found since the start.
+    pub bad_blocks: u64,
+    /// With bad blocks, and there now.
+    pub bad_replicas: u64,
+    /// At the end of the last complete scrub.
+    pub replicas_without_sums: u64,
+    /// Seconds since 1970; 0: never.
+    pub last_complete_s: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -298,6 +298,28 @@ pub enum PoolCommand {
     /// Count reads and writes of a running instance by mode of I/O (buffered, uncached, direct) and reason
     #[command(after_help = notes::POOL_IOSTAT)]
     Iostat(IostatArguments),
+    /// Read all replicas of a pool from its disk, and compare them with their block sums
+    #[command(after_help = notes::POOL_SCRUB)]
+    Scrub(ScrubArguments),
+}
+
+#[derive(Args)]
+pub struct ScrubArguments {
+    #[command(flatten)]
+    pub place: InstanceArguments,
+    /// Pool: pool-0, pool-1, …
+    #[arg(value_name = "POOL")]
+    pub pool: String,
+    /// Read at most so many MiB a second, and a quarter of it while the pool has other requests
+    #[arg(long, value_name = "MIB", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub rate: u64,
+    /// Begin with the first replica; do not continue an interrupted scrub
+    #[arg(long)]
+    pub start_over: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Args)]

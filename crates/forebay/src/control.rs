@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::cli::ProgressArguments;
 use crate::progress::{Meter, Progress, Shown};
 use crate::questions::{
-    CreateDirectoryQuestion, DirectoryQuestion, FsckQuestion, PoolQuestion, QuotaQuestion,
+    CreateDirectoryQuestion, DirectoryQuestion, FsckQuestion, PoolQuestion, QuotaQuestion, ScrubQuestion,
 };
 
 const CONNECTIONS_MAX: usize = 16;
@@ -66,6 +66,8 @@ pub enum Request {
     WhyIo(String),
     /// Measure the modes of I/O on a pool's disk.
     Calibrate(u32),
+    /// Compare the replicas of a pool with their block sums.
+    Scrub(ScrubQuestion),
     RenewKeys,
 }
 

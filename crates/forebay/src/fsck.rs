@@ -9,6 +9,7 @@ mod log;
 mod paths;
 mod repair;
 
+pub use findings::escaped;
 pub use log::Log;
 
 use std::process::ExitCode;

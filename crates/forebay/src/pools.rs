@@ -3,6 +3,7 @@
 pub mod busiest;
 pub mod calibrate;
 pub mod iostat;
+pub mod scrub;
 pub mod times;
 
 use std::collections::BTreeSet;
@@ -49,6 +50,7 @@ pub fn run(command: &PoolCommand) -> Result<ExitCode> {
         PoolCommand::Calibrate(arguments) => return calibrate::run(arguments),
         PoolCommand::Iostat(arguments) if arguments.by_file => return busiest::run(arguments),
         PoolCommand::Iostat(arguments) => return iostat::run(arguments),
+        PoolCommand::Scrub(arguments) => return scrub::run(arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

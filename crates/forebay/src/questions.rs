@@ -36,6 +36,13 @@ pub enum PoolQuestion {
     Enable(u32),
 }
 
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ScrubQuestion {
+    pub pool: u32,
+    pub rate_mib_s: u64,
+    pub start_over: bool,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QuotaQuestion {

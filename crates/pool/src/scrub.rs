@@ -13,6 +13,7 @@ mod record;
 mod sums;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -102,8 +103,10 @@ pub struct Scrubbing {
     /// Held while a scrub runs.
     running: Mutex<()>,
     is_running: AtomicBool,
-    /// Leaf lock, but for the write of its file.
+    /// Leaf lock.
     record: Mutex<Record>,
+    /// Held while the record is changed and its file is written. Before `record`.
+    storing: Mutex<()>,
     read_bytes: Counter,
     bad_blocks: Counter,
     looks: AtomicU32,
@@ -134,6 +137,7 @@ impl Scrubbing {
             running: Mutex::new(()),
             is_running: AtomicBool::new(false),
             record: Mutex::new(Record::open(dir, &mount_of(root), is_clean)),
+            storing: Mutex::new(()),
             read_bytes: Counter::default(),
             bad_blocks: Counter::default(),
             looks: AtomicU32::new(0),
@@ -187,11 +191,21 @@ impl Scrubbing {
 
     /// A record that cannot be written is kept in memory, and costs a repetition at most.
     fn change(&self, shared: &PoolParts, change: impl FnOnce(&mut Record)) {
-        let mut record = self.record.lock();
-        change(&mut record);
-        if let Err(error) = record.store(&self.dir) {
+        if let Err(error) = self.store(change) {
             tracing::debug!(pool = %shared.id(), %error, "record of scrubs cannot be written");
         }
+    }
+
+    /// Those who look at the record do not wait for the disk.
+    fn store<T>(&self, change: impl FnOnce(&mut Record) -> T) -> io::Result<T> {
+        let _storing = self.storing.lock();
+        let (changed, copy) = {
+            let mut record = self.record.lock();
+            let changed = change(&mut record);
+            (changed, record.clone())
+        };
+        copy.store(&self.dir)?;
+        Ok(changed)
     }
 
     fn run(
@@ -209,15 +223,15 @@ impl Scrubbing {
         let _is_running = RunningFlag::raise(&self.is_running);
         let _idle = IdlePriority::take();
         let begun = Position { begun_s: now_s(), after: 0, totals: ScrubTotals::default() };
-        let (position, generation) = {
-            let mut record = self.record.lock();
+        let begin = |record: &mut Record| {
             let position = record.position.filter(|_| !request.start_over).unwrap_or(begun);
             record.position = Some(position);
-            // Sums without a record of their generation would prove nothing.
-            let stored = record.store(&self.dir);
-            stored.map_err(|error| ScrubStopped::Failed(format!("scrub.json cannot be written: {error}")))?;
             (position, record.generation)
         };
+        // Sums without a record of their generation would prove nothing.
+        let (position, generation) = self.store(begin).map_err(|error| {
+            ScrubStopped::Failed(format!("{} cannot be written: {error}", record::FILE_NAME))
+        })?;
         let walk = Walk {
             scrubbing: self,
             shared,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::{CopyView, NamespaceView, NfsView, ReadAheadView, Snapshot};
+use crate::instance::{CopyView, NamespaceView, NfsView, ReadAheadView, ScrubView, Snapshot};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -88,6 +88,7 @@ fn pools(snapshot: &Snapshot) {
         count("forebay_pool_read_bytes_total", pool.read_bytes);
         count("forebay_pool_written_bytes_total", pool.written_bytes);
         set("forebay_pool_slow", if pool.slow { 1.0 } else { 0.0 });
+        scrub(&pool.name, &pool.scrub);
         for (direction, operation_us, mib_us) in [
             ("read", pool.client_read_us_per_operation, pool.client_read_us_per_mib),
             ("write", pool.client_write_us_per_operation, pool.client_write_us_per_mib),
@@ -100,6 +101,17 @@ fn pools(snapshot: &Snapshot) {
             set("forebay_pool_client_mib_seconds", mib_us);
         }
     }
+}
+
+fn scrub(pool: &str, scrub: &ScrubView) {
+    let set = |series: &'static str, value: f64| gauge!(series, "pool" => pool.to_owned()).set(value);
+    set("forebay_scrub_running", if scrub.running { 1.0 } else { 0.0 });
+    set("forebay_scrub_bad_replicas", scrub.bad_replicas as f64);
+    set("forebay_scrub_replicas_without_sums", scrub.replicas_without_sums as f64);
+    set("forebay_scrub_last_complete_seconds", scrub.last_complete_s as f64);
+    let count = |series: &'static str, value| counter!(series, "pool" => pool.to_owned()).absolute(value);
+    count("forebay_scrub_read_bytes_total", scrub.read_bytes);
+    count("forebay_scrub_bad_blocks_total", scrub.bad_blocks);
 }
 
 fn nfs(snapshot: &Snapshot) {

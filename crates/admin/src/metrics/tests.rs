@@ -3,7 +3,7 @@
 use super::*;
 use crate::instance::{
     CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
-    NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView,
+    NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView, ScrubView,
 };
 
 fn snapshot() -> Snapshot {
@@ -21,6 +21,7 @@ fn snapshot() -> Snapshot {
                 slow: true,
                 client_write_us_per_operation: 2_500,
                 client_read_us_per_mib: 500,
+                scrub: ScrubView { bad_blocks: 3, last_complete_s: 1_700_000_000, ..ScrubView::default() },
                 ..PoolView::default()
             },
             PoolView {
@@ -129,6 +130,9 @@ fn the_text_has_values_types_and_help() {
         "forebay_pool_drained{pool=\"pool-1\"} 1",
         "forebay_pool_slow{pool=\"pool-0\"} 1",
         "forebay_pool_slow{pool=\"pool-1\"} 0",
+        "forebay_scrub_bad_blocks_total{pool=\"pool-0\"} 3",
+        "forebay_scrub_last_complete_seconds{pool=\"pool-0\"} 1700000000",
+        "forebay_scrub_running{pool=\"pool-1\"} 0",
         "forebay_pool_client_operation_seconds{direction=\"write\",pool=\"pool-0\"} 0.0025",
         "forebay_pool_client_mib_seconds{direction=\"read\",pool=\"pool-0\"} 0.0005",
         "forebay_pool_client_mib_seconds{direction=\"read\",pool=\"pool-1\"} 0",

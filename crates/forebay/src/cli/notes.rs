@@ -154,6 +154,22 @@ Examples:
   forebay pool iostat --by-file --top 10
   forebay pool iostat pool-0 --interval 5";
 
+pub const POOL_SCRUB: &str = concat!(
+    "\
+The instance must be running. Run the command as the owner of the data directory.
+
+A replica without block sums gets them once it was not written for 10 s. A replica that differs from its sums cannot be
+read any more, until its file is removed or replaced. If the command is interrupted, the next one continues. One scrub
+of a pool runs at a time.
+
+Examples:
+  forebay pool scrub pool-0
+  forebay pool scrub pool-0 --rate 20 --progress
+
+",
+    exit_codes_of_checks!()
+);
+
 pub const WHY_IO: &str = "\
 The instance must be running. Run the command as the owner of the data directory.
 

@@ -10,7 +10,7 @@ const WITHOUT_JSON: [&str; 4] =
     ["forebay up", "forebay user remove", "forebay generate man", "forebay generate completions"];
 
 /// Commands that may take longer than two seconds, besides those of `forebay namespace`.
-const LONG: [&str; 3] = ["forebay fsck", "forebay du", "forebay dir set-consistency"];
+const LONG: [&str; 4] = ["forebay fsck", "forebay du", "forebay dir set-consistency", "forebay pool scrub"];
 
 /// A line of help begins with a verb or a noun.
 const NO_BEGINNINGS: [&str; 12] =
@@ -108,7 +108,7 @@ fn exit_codes_are_documented_and_true() {
     let wrong = Cli::try_parse_from(["forebay", "quota", "show"]).err().unwrap();
     assert_eq!(wrong.exit_code(), 2);
     for (name, mut command) in leaves() {
-        let checks = ["fsck", "check", "copy", "backup", "restore"];
+        let checks = ["fsck", "check", "copy", "backup", "restore", "scrub"];
         let is_check = checks.iter().any(|check| name.ends_with(&format!(" {check}")));
         let told = command.render_help().to_string().contains("no problem found\n  1  Problems were found");
         assert_eq!(told, is_check, "{name}");

@@ -134,7 +134,7 @@ impl Collector {
 }
 
 /// A path in one line that is still exact and looks like no other: names may have any byte.
-fn escaped(path: &[Name]) -> String {
+pub fn escaped(path: &[Name]) -> String {
     let mut text = String::new();
     for name in path {
         text.push('/');

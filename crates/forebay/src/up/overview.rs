@@ -9,7 +9,7 @@ use admin::Instance;
 use admin::instance::{
     CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
     LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView,
-    QuestionCount, ReadAheadView, SlowOperation, Snapshot,
+    QuestionCount, ReadAheadView, ScrubView, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
@@ -20,10 +20,11 @@ use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
-use pool::{IoKind, IoReport, IoTimes, LocalPool};
+use pool::{BadReplica, IoKind, IoReport, IoTimes, LocalPool};
 use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::keys::Keys;
+use crate::output::counted;
 use crate::pool_map::{PoolMap, PoolPace};
 use crate::process;
 
@@ -39,6 +40,8 @@ const HTTP_CLIENTS_MAX: usize = 1_000;
 const HTTP_CLIENT_AGE: Duration = Duration::from_secs(300);
 /// Below this share of a pool's space an operator is to do something.
 const FREE_SHARE_MIN: f64 = 0.05;
+/// Files with bad blocks that a problem names.
+const BAD_SHOWN: usize = 3;
 
 /// Measures every operation of every door.
 pub struct Measures {
@@ -305,6 +308,21 @@ impl Overview {
         }
     }
 
+    fn scrub_view(&self, id: PoolId) -> ScrubView {
+        let Some(pool) = self.local_pools.iter().find(|pool| pool.id() == id) else {
+            return ScrubView::default();
+        };
+        let report = pool.scrub_report();
+        ScrubView {
+            running: report.is_running,
+            read_bytes: report.read_bytes,
+            bad_blocks: report.bad_blocks,
+            bad_replicas: report.bad.len() as u64,
+            replicas_without_sums: report.last.map_or(0, |last| last.totals.left_out),
+            last_complete_s: report.last.map_or(0, |last| last.ended_s),
+        }
+    }
+
     /// How many there are, and those that are shown.
     fn opens(&self, nfs: &[ClientStatus]) -> (u64, Vec<OpenView>) {
         let (count, opens) = {
@@ -356,6 +374,7 @@ fn pool_view(
         client_read_us_per_mib: us(pace.reads.mib_s),
         client_write_us_per_operation: us(pace.writes.operation_s),
         client_write_us_per_mib: us(pace.writes.mib_s),
+        scrub: ScrubView::default(),
     }
 }
 
@@ -427,6 +446,26 @@ fn refusing_growth(trouble: Trouble) -> Problem {
     }
 }
 
+/// Without paths, which not everybody who may ask may know.
+fn bad_blocks(pool: PoolId, bad: &[BadReplica]) -> Option<Problem> {
+    if bad.is_empty() {
+        return None;
+    }
+    let shown = bad.iter().take(BAD_SHOWN).map(|bad| match bad.offsets.first() {
+        Some(offset) => format!("{} at offset {offset}", bad.file()),
+        None => bad.file().to_string(),
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = if bad.len() > BAD_SHOWN { ", …" } else { "" };
+    let files = counted(bad.len() as u64, "file", "files");
+    Some(Problem {
+        kind: "bad-blocks",
+        what: format!("{pool} has bad blocks in {files}: {shown}{more}"),
+        advice: "check its disk; restore or remove the files, which the log and `forebay pool scrub` name"
+            .to_owned(),
+    })
+}
+
 /// Most of it ends without a restart, which would only interrupt clients.
 fn advice(kind: TroubleKind) -> &'static str {
     match kind {
@@ -458,7 +497,9 @@ impl Instance for Overview {
         let pools = statuses.into_iter().map(|status| {
             let (id, rates) = (status.id, self.rates.of(status.id));
             let address = self.pool_map.address(id, door_nfs::NAME);
-            pool_view(status, address, self.pool_map.is_drained(id), self.pool_map.pace(id), rates)
+            let view =
+                pool_view(status, address, self.pool_map.is_drained(id), self.pool_map.pace(id), rates);
+            PoolView { scrub: self.scrub_view(id), ..view }
         });
         let door = self.door.status();
         let nfs_view = self.nfs_view(&door);
@@ -527,6 +568,8 @@ impl Instance for Overview {
                 });
             }
         }
+        let reports = self.local_pools.iter().map(|pool| (pool.id(), pool.scrub_report().bad));
+        problems.extend(reports.filter_map(|(id, bad)| bad_blocks(id, &bad)));
         problems
     }
 

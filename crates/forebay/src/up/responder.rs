@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use api::{Pool, PoolManager};
 use door_nfs::{HeadDoor, PoolDoor};
 use files::Files;
@@ -27,9 +27,10 @@ use crate::pool_map::PoolMap;
 use crate::pools::busiest;
 use crate::pools::calibrate::PoolSizes;
 use crate::pools::iostat::PoolIo;
+use crate::pools::scrub::{self, PoolScrub};
 use crate::pools::{self, PoolState};
 use crate::progress::Meter;
-use crate::questions::PoolQuestion;
+use crate::questions::{PoolQuestion, ScrubQuestion};
 use crate::quota;
 use crate::report::{ClientReport, FsckReport, HttpReport, PoolReport, StatusReport};
 use crate::why;
@@ -142,9 +143,7 @@ impl Responder {
     }
 
     async fn calibrate(&self, id: PoolId, meter: &Arc<Meter>) -> Result<PoolSizes> {
-        let Some(pool) = self.local_pools.iter().find(|pool| pool.id() == id) else {
-            bail!("there is no {id} (`forebay pool list` tells which there are)");
-        };
+        let pool = self.local_pool(id)?;
         meter.begin("measuring the disk");
         let cancel = Cancel::default();
         // If the other end closes its connection, this is dropped.
@@ -154,6 +153,17 @@ impl Responder {
         sizes
             .map(|sizes| PoolSizes::new(id, &sizes))
             .map_err(|stopped| anyhow!("cannot calibrate {id}: {stopped}"))
+    }
+
+    async fn scrub(&self, question: ScrubQuestion, meter: &Arc<Meter>) -> Result<PoolScrub> {
+        let id = PoolId(question.pool);
+        let pool = self.local_pool(id)?;
+        scrub::answer(pool, id, Arc::clone(&self.namespace) as _, question, meter).await
+    }
+
+    fn local_pool(&self, id: PoolId) -> Result<&Arc<LocalPool>> {
+        let found = self.local_pools.iter().find(|pool| pool.id() == id);
+        found.with_context(|| format!("there is no {id} (`forebay pool list` tells which there are)"))
     }
 
     fn iostat(&self) -> Vec<PoolIo> {
@@ -271,6 +281,7 @@ impl crate::control::Responder for Responder {
             Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
             Request::Calibrate(id) => serde_json::to_value(self.calibrate(PoolId(id), meter).await?)?,
+            Request::Scrub(question) => serde_json::to_value(self.scrub(question, meter).await?)?,
             Request::Iostat => serde_json::to_value(self.iostat())?,
             Request::BusiestFiles(top) => {
                 let files = busiest::answer(&*self.namespace, &self.local_pools, usize::from(top)).await;

@@ -24,6 +24,7 @@ mod rebuild;
 mod redirect;
 mod repair;
 mod restart;
+mod scrub;
 mod service;
 mod set_back;
 mod takeover;

@@ -1,0 +1,106 @@
+//! `forebay pool scrub` on a disk that loses a bit.
+
+use std::fs::{File, FileTimes};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use nfs4::{NfsStat4, OPEN4_SHARE_ACCESS_READ};
+use serde_json::{Value, json};
+
+use crate::repair::{fsck, told};
+use crate::server::{Instance, Server, status_of};
+
+const BLOCK: u64 = 64 << 10;
+
+fn scrub(instance: &Instance, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["pool", "scrub", "pool-0", "--rate", "100000"]).args(options);
+    command.arg("--data").arg(instance.data()).stdin(Stdio::null()).output().expect("run forebay")
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", told(output)))
+}
+
+fn set_modified(replica: &File, modified: SystemTime) {
+    replica.set_times(FileTimes::new().set_modified(modified)).unwrap();
+}
+
+/// As if all writes were a while ago.
+fn rest(instance: &Instance) {
+    for replica in instance.replicas() {
+        let replica = File::options().write(true).open(replica).unwrap();
+        set_modified(&replica, SystemTime::now() - Duration::from_secs(60));
+    }
+}
+
+/// As a disk does it: the time of the last write stays.
+fn flip(replica: &Path, at: u64) {
+    let replica = File::options().read(true).write(true).open(replica).unwrap();
+    let modified = replica.metadata().unwrap().modified().unwrap();
+    let mut byte = [0];
+    replica.read_exact_at(&mut byte, at).unwrap();
+    replica.write_all_at(&[byte[0] ^ 0x80], at).unwrap();
+    set_modified(&replica, modified);
+    replica.sync_all().unwrap();
+}
+
+#[test]
+fn a_bad_block_is_an_error_to_readers_and_told_to_the_operator_with_its_path_until_the_file_is_replaced() {
+    let (instance, mut server) = Server::start();
+    server.expect_errors(&["differs from its block sums", "a block on the disk differs"]);
+    assert_eq!(server.put("/whole", [1; 3000]).status, 201);
+    assert_eq!(server.put("/bad", vec![2; 300_000]).status, 201);
+    rest(&instance);
+    let first = scrub(&instance, &["--json"]);
+    assert!(first.status.success(), "{}", told(&first));
+    assert_eq!((&report(&first)["summed"], &report(&first)["problems"]), (&json!(2), &json!([])));
+    let replica = instance.replicas().into_iter().find(|path| path.metadata().unwrap().len() == 300_000);
+    let replica = replica.unwrap();
+    flip(&replica, 3 * BLOCK + 7);
+    let second = scrub(&instance, &["--json"]);
+    assert_eq!(second.status.code(), Some(1), "{}", told(&second));
+    let file = replica.file_name().unwrap().to_str().unwrap();
+    let expected =
+        json!([{ "file": file, "path": "/bad", "state": "damaged", "blocks": 1, "offsets": [3 * BLOCK] }]);
+    assert_eq!(report(&second)["problems"], expected);
+    assert_eq!(server.status_of("GET", "/bad"), 500);
+    assert_eq!(server.read("/whole"), [1; 3000]);
+    let mut client = server.nfs("reader");
+    let root = client.root().unwrap();
+    let opened = client.open(&root, "bad", OPEN4_SHARE_ACCESS_READ).unwrap();
+    assert_eq!(status_of(client.read(&opened.handle, opened.stateid, 0, 100)), NfsStat4::Io);
+    client.close(&opened).unwrap();
+    let health = server.call("GET", "/health");
+    assert!(health.status == 503 && health.text().contains("bad-blocks") && health.text().contains(file));
+    let metrics = server.call("GET", "/metrics").text();
+    for series in ["forebay_scrub_bad_replicas", "forebay_scrub_bad_blocks_total"] {
+        assert!(metrics.contains(&format!("{series}{{pool=\"pool-0\"}} 1")), "{metrics}");
+    }
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("differs from its block sums")).unwrap();
+    assert!(["ERROR", "/bad", "pool-0", file, "196608"].iter().all(|word| line.contains(word)), "{line}");
+    let checked = fsck(&instance, &[]);
+    assert!(!checked.status.success() && told(&checked).contains(": /bad\n"), "{}", told(&checked));
+    assert_eq!(server.put("/bad", "restored").status, 204);
+    assert_eq!(server.read("/bad"), b"restored");
+    crate::server::until("the former replica is removed", || instance.replicas().len() == 2);
+    let third = scrub(&instance, &[]);
+    assert!(third.status.success(), "{}", told(&third));
+    assert_eq!(server.call("GET", "/health").status, 200);
+    server.stop();
+}
+
+#[test]
+fn a_pool_that_does_not_exist_or_does_not_run_is_refused_in_a_line() {
+    let (instance, server) = Server::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["pool", "scrub", "7", "--data"]).arg(instance.data());
+    let missing = command.output().unwrap();
+    assert!(!missing.status.success() && told(&missing).contains("there is no pool-7"), "{}", told(&missing));
+    server.stop();
+    let stopped = scrub(&instance, &[]);
+    assert!(!stopped.status.success() && told(&stopped).contains("no instance runs"), "{}", told(&stopped));
+}
