@@ -104,3 +104,42 @@ fn a_pool_that_does_not_exist_or_does_not_run_is_refused_in_a_line() {
     let stopped = scrub(&instance, &[]);
     assert!(!stopped.status.success() && told(&stopped).contains("no instance runs"), "{}", told(&stopped));
 }
+
+#[test]
+fn a_scrub_of_a_server_that_was_killed_continues_and_leaves_no_half_sums() {
+    let (instance, server) = Server::start();
+    for name in ["/a", "/b", "/c"] {
+        assert_eq!(server.put(name, vec![3; 3 << 20]).status, 201);
+    }
+    rest(&instance);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["pool", "scrub", "pool-0", "--rate", "1", "--data"]).arg(instance.data());
+    let mut slow = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let sums = || files_below(&instance.data().join("pools/pool-0/sums"));
+    // At this rate the sums of a file take seconds.
+    crate::server::until("sums are being made", || sums().iter().any(|name| name.ends_with(".new")));
+    server.kill();
+    assert!(!slow.wait().unwrap().success(), "the command says that it is not complete");
+    let server = instance.up();
+    let done = scrub(&instance, &["--json"]);
+    assert!(done.status.success(), "{}", told(&done));
+    let done = report(&done);
+    assert_eq!((&done["replicas"], &done["summed"], &done["problems"]), (&json!(3), &json!(3), &json!([])));
+    let sums = sums();
+    assert!(sums.len() == 3 && sums.iter().all(|name| !name.ends_with(".new")), "{sums:?}");
+    let again = report(&scrub(&instance, &["--json"]));
+    assert_eq!((&again["verified"], &again["problems"]), (&json!(3), &json!([])));
+    server.stop();
+}
+
+fn files_below(dir: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.extend(files_below(&entry.path()));
+        } else {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names
+}
