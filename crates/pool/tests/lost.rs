@@ -434,13 +434,13 @@ async fn a_pool_of_the_first_version_is_brought_to_this_one() {
     let pool = harmed(dir.path(), |path| {
         label_as_first_version(path);
         let identity = dir.path().join("pool.json");
-        let old = fs::read_to_string(&identity).unwrap().replace("\"version\": 3", "\"version\": 1");
+        let old = fs::read_to_string(&identity).unwrap().replace("\"version\": 4", "\"version\": 1");
         assert!(old.contains("\"version\": 1"));
         fs::write(identity, old).unwrap();
     })
     .await;
     let identity = fs::read_to_string(dir.path().join("pool.json")).unwrap();
-    assert!(identity.contains("\"version\": 3"), "an older binary refuses it now: {identity}");
+    assert!(identity.contains("\"version\": 4"), "an older binary refuses it now: {identity}");
     assert_eq!(pools::content(&pool, FILE).await, [1; 1000]);
     writer(&pool, FILE).await.write_at(1000, Bytes::from("x"), Stability::FileSync).await.unwrap();
     pool.close();
