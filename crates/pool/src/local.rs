@@ -126,12 +126,12 @@ impl LocalPool {
         let pressure = Pressure::new(store.root());
         let mut verifier = Verifier([0; 8]);
         config.random.fill(&mut verifier.0);
-        let removed = Removed::new(REMOVED_LEN_MAX);
         let descriptions = Descriptions::new(dir);
         let writability = Writability::default();
         if let Err(errno) = store.try_to_write() {
             writability.note(config.id, errno);
         }
+        // Behind the records: what they write makes sums stale.
         let scrubbing = Scrubbing::open(dir, store.root(), clean);
         let shared = Arc::new(PoolParts {
             store,
@@ -146,7 +146,7 @@ impl LocalPool {
             space,
             writability,
             counters,
-            removed,
+            removed: Removed::new(REMOVED_LEN_MAX),
             verifier,
             closed: AtomicBool::new(false),
         });
@@ -227,6 +227,7 @@ impl LocalPool {
             tracing::warn!(%pool, reason, "write journal has records that the next start applies");
             self.shared.index.doubt();
         }
+        // Behind the journal, whose files it brings to the disk without their times.
         self.shared.scrubbing.settle(&self.shared);
         match self.shared.index.close(&self.shared.store) {
             Ok(()) => tracing::debug!(%pool, "pool closed"),

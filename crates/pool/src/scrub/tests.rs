@@ -17,11 +17,12 @@ use crate::journal::JournalPlace;
 use crate::layout::ReplicaPlace;
 use crate::local::Config;
 
-struct Fixed;
+/// Journals of two starts differ.
+struct Count(AtomicU64);
 
-impl Random for Fixed {
+impl Random for Count {
     fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
+        bytes.fill_with(|| self.0.fetch_add(1, Ordering::Relaxed) as u8);
     }
 }
 
@@ -36,8 +37,8 @@ fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
         queue_len_max: 64,
         threads: 1,
         io: Policy::default(),
-        journal: JournalPlace::Off,
-        random: Arc::new(Fixed),
+        journal: JournalPlace::Pool,
+        random: Arc::new(Count(AtomicU64::new(now_s()))),
     };
     LocalPool::open(config).unwrap()
 }
@@ -264,6 +265,53 @@ async fn after_a_crash_of_the_system_a_difference_is_no_damage_until_sums_are_ma
     }
     let watch = Watch::default();
     assert_eq!(scrub(&running, &watch).damaged_replicas, 2, "both have sums of this generation");
+}
+
+/// The power cut took the time of a write whose bytes had come to the disk. The sums are of the same generation here.
+#[tokio::test]
+async fn a_start_that_applies_records_makes_the_sums_of_their_replicas_stale() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    write_blocks(&dir, &running, 1, 1).await;
+    // Too long for the journal.
+    write_blocks(&dir, &running, 2, 3).await;
+    assert_eq!(scrub_well(&running).summed, 2);
+    let modified = fs::metadata(path(&dir, 1)).unwrap().modified().unwrap();
+    write(&running, 1, 3, b"new".to_vec()).await;
+    assert!(running.io().journal.unwrap().live_files > 0);
+    drop(running);
+    set_modified(&dir, 1, modified);
+    let running = pool(&dir);
+    let totals = scrub_well(&running);
+    assert_eq!((totals.left_out, totals.verified), (1, 1), "{totals:?}");
+    rest(&dir, 1);
+    assert_eq!(scrub_well(&running).summed, 1);
+}
+
+/// Sums may be made of bytes that only the journal has brought to the disk.
+#[tokio::test]
+async fn a_replica_with_records_gets_sums_and_is_compared_with_them_after_they_are_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    write_blocks(&dir, &running, 1, 1).await;
+    assert!(running.io().journal.unwrap().live_files > 0);
+    assert_eq!(scrub_well(&running).summed, 1);
+    running.close();
+    drop(running);
+    let running = pool(&dir);
+    assert!(!running.is_rebuilt());
+    assert_eq!(scrub_well(&running).verified, 1);
+    write(&running, 1, 0, vec![1]).await;
+    rest(&dir, 1);
+    assert_eq!(scrub_well(&running).summed, 1);
+    flip(&dir, 1, 3);
+    let watch = Watch::default();
+    assert_eq!(scrub(&running, &watch).damaged_replicas, 1);
+    // Its records do not keep the pool from an orderly end.
+    running.close();
+    drop(running);
+    let running = pool(&dir);
+    assert!(!running.is_rebuilt() && is_io_error(open(&running, 1, TicketMode::Read).await));
 }
 
 #[tokio::test]
