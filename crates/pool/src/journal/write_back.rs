@@ -179,7 +179,8 @@ impl PoolJournal {
     fn settle_file(&self, shared: &PoolParts, replicas: Option<&Replicas>, file: FileId) -> Option<Settled> {
         let Some(newest) = self.newest(file) else { return Some(Settled { replica: None }) };
         let known = replicas.and_then(|replicas| replicas.find(file));
-        if let Some(replica) = known.filter(|replica| !replica.is_gone()) {
+        // One that is not open has nothing to sync, and would say so.
+        if let Some(replica) = known.filter(|replica| !replica.is_gone() && replica.file().open().is_some()) {
             return match replica.write_back(shared) {
                 Ok(past) => {
                     self.counts.written_back.add(1);
