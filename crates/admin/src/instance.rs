@@ -45,6 +45,8 @@ pub struct Snapshot {
     /// Of all pools together.
     pub io_times: Vec<IoTimesView>,
     pub io_lanes: Vec<IoLaneView>,
+    /// Of pools that have one.
+    pub journals: Vec<JournalView>,
     /// Of all pools of this process together.
     pub read_ahead: ReadAheadView,
     /// The slowest of the last 10 minutes.
@@ -211,6 +213,28 @@ pub struct IoLaneView {
     pub lane: &'static str,
     pub waiting: u64,
     pub busy: u64,
+}
+
+/// The write journal of a pool.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct JournalView {
+    /// `pool-0`.
+    pub pool: String,
+    /// These five since the start.
+    pub records: u64,
+    /// Of the writes in these records.
+    pub record_bytes: u64,
+    pub syncs: u64,
+    /// Writes that were synced with their file, since the journal was full or had failed.
+    pub refused: u64,
+    /// Files that followed their records.
+    pub written_back: u64,
+    /// Files with records that a restart would apply.
+    pub files: u64,
+    pub used_bytes: u64,
+    pub room_bytes: u64,
+    /// It takes nothing until the next start.
+    pub failed: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

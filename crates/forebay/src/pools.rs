@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod iostat;
 pub mod scrub;
 pub mod times;
+pub mod write_journal;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

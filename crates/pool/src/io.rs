@@ -156,6 +156,11 @@ impl LocalPool {
         found.map(|replica| FileCounts::of(replica.id(), replica.io(), Instant::now())).collect()
     }
 
+    /// `None`: the pool has none.
+    pub fn journal(&self) -> Option<JournalReport> {
+        self.parts().journal.report()
+    }
+
     pub fn io(&self) -> IoReport {
         let path = self.parts().engine.path();
         let capabilities = path.capabilities();
@@ -176,7 +181,7 @@ impl LocalPool {
             is_uncached_possible: capabilities.uncached,
             is_direct_possible: capabilities.direct.is_some(),
             decisions: decisions.collect(),
-            journal: self.parts().journal.report(),
+            journal: self.journal(),
             latencies: latencies.filter(|latency| latency.times.count() > 0).collect(),
             lanes: self.parts().engine.loads(),
             read_ahead: path.read_ahead(),

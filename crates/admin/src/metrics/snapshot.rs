@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::{CopyView, NamespaceView, NfsView, ReadAheadView, ScrubView, Snapshot};
+use crate::instance::{CopyView, JournalView, NamespaceView, NfsView, ReadAheadView, ScrubView, Snapshot};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -43,10 +43,27 @@ pub(super) fn record(snapshot: &Snapshot) {
         set("forebay_io_busy_threads", lane.busy);
     }
     read_ahead(snapshot.read_ahead);
+    snapshot.journals.iter().for_each(journal);
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());
         counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
     }
+}
+
+fn journal(journal: &JournalView) {
+    let count =
+        |series: &'static str, value| counter!(series, "pool" => journal.pool.clone()).absolute(value);
+    count("forebay_journal_records_total", journal.records);
+    count("forebay_journal_bytes_total", journal.record_bytes);
+    count("forebay_journal_syncs_total", journal.syncs);
+    count("forebay_journal_refused_total", journal.refused);
+    count("forebay_journal_written_back_total", journal.written_back);
+    let set =
+        |series: &'static str, value: u64| gauge!(series, "pool" => journal.pool.clone()).set(value as f64);
+    set("forebay_journal_files", journal.files);
+    set("forebay_journal_used_bytes", journal.used_bytes);
+    set("forebay_journal_room_bytes", journal.room_bytes);
+    set("forebay_journal_failed", u64::from(journal.failed));
 }
 
 fn read_ahead(view: ReadAheadView) {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
-    NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView, ScrubView,
+    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, JournalView,
+    KeysView, NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView, ScrubView,
 };
 
 fn snapshot() -> Snapshot {
@@ -57,6 +57,18 @@ fn snapshot() -> Snapshot {
             sum_s: 0.5,
         }],
         io_lanes: vec![IoLaneView { pool: "pool-0".to_owned(), lane: "data", waiting: 4, busy: 2 }],
+        journals: vec![JournalView {
+            pool: "pool-0".to_owned(),
+            records: 101,
+            record_bytes: 102,
+            syncs: 103,
+            refused: 104,
+            written_back: 105,
+            files: 106,
+            used_bytes: 107,
+            room_bytes: 108,
+            failed: true,
+        }],
         read_ahead: ReadAheadView { advised_bytes: 100, used_bytes: 60, wasted_bytes: 5, dropped_bytes: 3 },
         operations: vec![OperationCount { door: "nfs".to_owned(), operation: "READ".to_owned(), count: 9 }],
         namespace: NamespaceView {
@@ -149,6 +161,15 @@ fn the_text_has_values_types_and_help() {
         "forebay_io_seconds_count{direction=\"read\",mode=\"direct\"} 6",
         "forebay_io_waiting_jobs{lane=\"data\",pool=\"pool-0\"} 4",
         "forebay_io_busy_threads{lane=\"data\",pool=\"pool-0\"} 2",
+        "forebay_journal_records_total{pool=\"pool-0\"} 101",
+        "forebay_journal_bytes_total{pool=\"pool-0\"} 102",
+        "forebay_journal_syncs_total{pool=\"pool-0\"} 103",
+        "forebay_journal_refused_total{pool=\"pool-0\"} 104",
+        "forebay_journal_written_back_total{pool=\"pool-0\"} 105",
+        "forebay_journal_files{pool=\"pool-0\"} 106",
+        "forebay_journal_used_bytes{pool=\"pool-0\"} 107",
+        "forebay_journal_room_bytes{pool=\"pool-0\"} 108",
+        "forebay_journal_failed{pool=\"pool-0\"} 1",
         "forebay_io_readahead_bytes_total{outcome=\"used\"} 60",
         "forebay_io_readahead_bytes_total{outcome=\"wasted\"} 5",
         "forebay_io_readahead_bytes_total{outcome=\"dropped\"} 3",

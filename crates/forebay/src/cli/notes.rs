@@ -138,6 +138,9 @@ The instance must be running. Run the command as the owner of the data directory
 Each row has the requests that one rule gave one mode. The guide to pools and disks lists the reasons. Bytes are those
 of the requests at the pool, not those at its disk.
 
+A line for each pool has its write journal: the records of small stable writes and their syncs, the writes that it did
+not take, the files that followed their records and those that are to follow, and the space in use.
+
 The second table has the times of reads and writes at the page cache or the disk. Of reads that the page cache serves
 at once, one in 64 is timed and counts for all, after the first 64. The third table has the threads of the pools: the
 jobs that wait for one now, the most that ever waited, and how long they waited.

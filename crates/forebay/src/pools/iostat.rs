@@ -1,5 +1,5 @@
-//! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason, its times, threads and
-//! read-ahead.
+//! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason, its write journal, times,
+//! threads and read-ahead.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use types::display::Size;
 
 use super::number;
 use super::times::Times;
+use super::write_journal::WriteJournal;
 use crate::cli::IostatArguments;
 use crate::control::{self, Request};
 use crate::output;
@@ -30,6 +31,8 @@ pub struct PoolIo {
     pub latencies: Vec<KindTimes>,
     pub lanes: Vec<Lane>,
     pub read_ahead: ReadAheadBytes,
+    /// `None`: the pool has none.
+    pub journal: Option<WriteJournal>,
 }
 
 /// The times of requests of one kind in one mode.
@@ -134,6 +137,7 @@ impl PoolIo {
             latencies: report.latencies.iter().map(KindTimes::from).collect(),
             lanes: report.lanes.iter().map(|(lane, load)| Lane::new(lane, load)).collect(),
             read_ahead: report.read_ahead.into(),
+            journal: report.journal.map(WriteJournal::from),
         }
     }
 
@@ -163,11 +167,13 @@ impl PoolIo {
             Lane { waits: now.waits.since(before.next().map(|before| &before.waits)), ..now.clone() }
         });
         let ahead = same().next().map(|pool| pool.read_ahead);
+        let journal = same().next().and_then(|pool| pool.journal);
         PoolIo {
             decisions: decisions.collect(),
             latencies: latencies.filter(|latency| latency.times.count > 0).collect(),
             lanes: lanes.collect(),
             read_ahead: self.read_ahead.since(ahead.unwrap_or_default()),
+            journal: self.journal.map(|now| now.since(journal.unwrap_or_default())),
             ..self.clone()
         }
     }
@@ -234,6 +240,10 @@ impl Statistics {
         for pool in &self.pools {
             let modes = pool.modes.join(", ");
             text += &format!("{}: pools.io = \"{}\", possible: {modes}\n", pool.name, pool.policy);
+            text += &match &pool.journal {
+                Some(journal) => format!("{}: write journal: {}\n", pool.name, journal.line()),
+                None => format!("{}: no write journal\n", pool.name),
+            };
         }
         let mut table = Table::new([
             Column::Text("pool"),
@@ -349,6 +359,7 @@ mod tests {
             latencies: Vec::new(),
             lanes: Vec::new(),
             read_ahead: ReadAheadBytes::default(),
+            journal: None,
         }
     }
 
@@ -412,6 +423,21 @@ mod tests {
     }
 
     #[test]
+    fn each_pool_has_a_line_about_its_write_journal_also_for_an_interval() {
+        let journal =
+            |records| WriteJournal { records, syncs: 2, room_bytes: 1 << 20, ..WriteJournal::default() };
+        let with = |journal| PoolIo { journal, ..pool(Vec::new()) };
+        let shown = with(Some(journal(7))).since(&[with(Some(journal(4)))]);
+        let second = |pool: PoolIo| {
+            let text = Statistics { pools: vec![pool] }.text();
+            text.lines().nth(1).unwrap().to_owned()
+        };
+        let line = second(shown);
+        assert!(line.starts_with("pool-0: write journal: 3 records in 0 syncs, "), "{line}");
+        assert_eq!(second(with(None).since(&[with(None)])), "pool-0: no write journal");
+    }
+
+    #[test]
     fn the_table_has_a_row_for_each_decision_and_shares_of_each_kind() {
         let pools = vec![pool(vec![
             counted("read", "buffered", 3, 4096),
@@ -421,7 +447,7 @@ mod tests {
         let text = Statistics { pools }.text();
         assert!(text.starts_with("pool-0: pools.io = \"auto\", possible: buffered\n"), "{text}");
         let rows: Vec<Vec<&str>> =
-            text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+            text.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["pool-0", "read", "buffered", "small", "3", "4.0", "KiB", "100.0"]);
         assert_eq!(rows[2], ["pool-0", "write", "direct", "small", "1", "3.0", "KiB", "75.0"]);
     }

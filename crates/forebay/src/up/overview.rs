@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, KeysView,
-    LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView,
+    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, JournalView,
+    KeysView, LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView,
     QuestionCount, ReadAheadView, ScrubView, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
@@ -20,7 +20,7 @@ use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
-use pool::{BadReplica, IoKind, IoReport, IoTimes, LocalPool};
+use pool::{BadReplica, IoKind, IoReport, IoTimes, JournalReport, LocalPool};
 use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::keys::Keys;
@@ -246,6 +246,23 @@ impl Overview {
         lanes.collect()
     }
 
+    fn journals(reports: &[(PoolId, IoReport)]) -> Vec<JournalView> {
+        let journals = reports.iter().filter_map(|(id, report)| Some((id, report.journal?)));
+        let views = journals.map(|(id, journal)| JournalView {
+            pool: id.to_string(),
+            records: journal.records,
+            record_bytes: journal.record_bytes,
+            syncs: journal.syncs,
+            refused: journal.refused,
+            written_back: journal.written_back,
+            files: journal.live_files,
+            used_bytes: journal.used_bytes,
+            room_bytes: journal.room_bytes,
+            failed: journal.has_failed,
+        });
+        views.collect()
+    }
+
     /// Of all pools of this process together.
     fn read_ahead(reports: &[(PoolId, IoReport)]) -> ReadAheadView {
         let counts = reports.iter().map(|(_, report)| report.read_ahead);
@@ -466,6 +483,14 @@ fn bad_blocks(pool: PoolId, bad: &[BadReplica]) -> Option<Problem> {
     })
 }
 
+fn journal_failed(pool: PoolId, journal: &JournalReport) -> Option<Problem> {
+    journal.has_failed.then(|| Problem {
+        kind: "journal-failed",
+        what: format!("the write journal of {pool} failed: small stable writes are synced with their files"),
+        advice: "check the disk of the journal, then restart the server".to_owned(),
+    })
+}
+
 /// Most of it ends without a restart, which would only interrupt clients.
 fn advice(kind: TroubleKind) -> &'static str {
     match kind {
@@ -519,6 +544,7 @@ impl Instance for Overview {
             io_modes: Self::io_modes(&io),
             io_times: Self::io_times(&io),
             io_lanes: Self::io_lanes(&io),
+            journals: Self::journals(&io),
             read_ahead: Self::read_ahead(&io),
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
@@ -570,6 +596,8 @@ impl Instance for Overview {
         }
         let reports = self.local_pools.iter().map(|pool| (pool.id(), pool.scrub_report().bad));
         problems.extend(reports.filter_map(|(id, bad)| bad_blocks(id, &bad)));
+        let journals = self.local_pools.iter().filter_map(|pool| Some((pool.id(), pool.journal()?)));
+        problems.extend(journals.filter_map(|(id, journal)| journal_failed(id, &journal)));
         problems
     }
 
@@ -640,6 +668,15 @@ mod tests {
             assert_eq!(problem.advice.contains("restart"), needs_restart, "{problem:?}");
             assert_eq!(problem.advice.contains("by itself"), !needs_restart, "{problem:?}");
         }
+    }
+
+    #[test]
+    fn a_write_journal_is_a_problem_once_it_failed_until_a_restart() {
+        let journal = |has_failed| JournalReport { has_failed, ..JournalReport::default() };
+        assert!(journal_failed(PoolId(3), &journal(false)).is_none());
+        let problem = journal_failed(PoolId(3), &journal(true)).unwrap();
+        assert_eq!(problem.kind, "journal-failed");
+        assert!(problem.what.contains("pool-3") && problem.advice.contains("restart"), "{problem:?}");
     }
 
     #[test]

@@ -89,7 +89,8 @@ fn a_bad_block_is_an_error_to_readers_and_told_to_the_operator_with_its_path_unt
     crate::server::until("the former replica is removed", || instance.replicas().len() == 2);
     let third = scrub(&instance, &[]);
     assert!(third.status.success(), "{}", told(&third));
-    assert_eq!(server.call("GET", "/health").status, 200);
+    let health = server.call("GET", "/health");
+    assert_eq!(health.status, 200, "{}", health.text());
     server.stop();
 }
 

@@ -153,3 +153,21 @@ fn times_of_requests_and_the_load_of_threads_are_told() {
     // Stable writes run there.
     assert!(lanes[1]["waits"]["count"].as_u64().unwrap() >= 3, "{told}");
 }
+
+#[test]
+fn the_write_journal_is_told_with_the_records_of_small_stable_writes() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    (0..3).for_each(|_| write(&mut client, &file, 4096));
+    let output = instance.run(&["pool", "iostat", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let journal = &told["pools"][0]["journal"];
+    let count = |name: &str| journal[name].as_u64().unwrap();
+    assert_eq!((count("record_bytes"), count("files"), count("refused")), (3 * 4096, 1, 0), "{told}");
+    assert!(count("syncs") > 0 && count("used_bytes") > 3 * 4096 && !journal["failed"].as_bool().unwrap());
+    let text = instance.run(&["pool", "iostat"]).stdout;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("\npool-0: write journal: "), "{text}");
+}
