@@ -39,6 +39,7 @@ fn open(dir: &Path) -> Arc<LocalPool> {
         queue_len_max: 1024,
         threads: 2,
         io: pool::IoPolicy::default(),
+        journal: pool::JournalPlace::Off,
         random: Arc::new(Numbers),
     };
     LocalPool::open(config).unwrap()
