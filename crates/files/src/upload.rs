@@ -144,7 +144,7 @@ struct Body {
 enum Data {
     /// No byte has come through the head.
     Awaited,
-    Coming(Writer),
+    Coming(Box<Writer>),
     OnDisk(Received),
 }
 
@@ -305,7 +305,7 @@ impl Upload {
             let replica = body.files.open_replica(&body.file, TicketMode::ReadWrite).await?;
             let replica = replica.ok_or(FilesError::Select(SelectError::NoLocation))?;
             let writer = Writer::new(replica, self.kinds());
-            self.body_mut().data = Data::Coming(writer);
+            self.body_mut().data = Data::Coming(Box::new(writer));
         }
         match &mut self.body_mut().data {
             Data::Coming(writer) => Ok(writer),

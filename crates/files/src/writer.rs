@@ -68,7 +68,10 @@ impl Writer {
     }
 
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), FilesError> {
-        if self.offset == 0 && (1..=HELD_BYTES_MAX).contains(&bytes.len()) {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.offset == 0 && bytes.len() <= HELD_BYTES_MAX {
             self.sums.update(&bytes);
             self.offset += bytes.len() as u64;
             self.held = Some(bytes);

@@ -50,13 +50,21 @@ impl OpenError {
         OpenError::Io { operation, path: path.to_owned(), error: error.into() }
     }
 
+    pub fn is_read_only(&self) -> bool {
+        self.io_error().is_some_and(|error| error.kind() == ErrorKind::ReadOnlyFilesystem)
+    }
+
+    fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            OpenError::Io { error, .. } => Some(error),
+            OpenError::Journal { error: write_journal::OpenError::Io { error, .. }, .. } => Some(error),
+            _ => None,
+        }
+    }
+
     /// The disk does not take what was to be written, for now.
     pub fn is_of_disk(&self) -> bool {
-        let error = match self {
-            OpenError::Io { error, .. } => error,
-            OpenError::Journal { error: write_journal::OpenError::Io { error, .. }, .. } => error,
-            _ => return false,
-        };
+        let Some(error) = self.io_error() else { return false };
         error.raw_os_error().is_some_and(|code| is_of_the_disk(Errno::from_raw_os_error(code)))
             || matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull)
     }

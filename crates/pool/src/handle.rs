@@ -153,7 +153,10 @@ impl Handle {
     fn check_write(&self) -> Result<(), PoolError> {
         match self.mode {
             TicketMode::Read => Err(PoolError::ReadOnlyTicket),
-            TicketMode::ReadWrite => self.check(),
+            TicketMode::ReadWrite => {
+                self.shared.check_changeable()?;
+                self.check()
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Parts: `place` (the directory), `replay` (a start), `write_back` (files follow their records).
 
+mod compare;
 mod place;
 mod replay;
 mod write_back;
@@ -21,7 +22,8 @@ use parking_lot::Mutex;
 use types::FileId;
 
 pub use self::place::JournalPlace;
-pub use self::replay::{FILES_MAX, open};
+use self::replay::Late;
+pub use self::replay::{FILES_MAX, Setting, open};
 pub use self::write_back::WriteBack;
 use crate::counters::Counter;
 use crate::error::OpenError;
@@ -39,8 +41,12 @@ const VOID_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Default)]
 pub struct PoolJournal {
-    /// `None`: the pool has none.
-    journal: Option<Arc<Journal>>,
+    /// Empty: the pool has none, or its records are not applied yet.
+    journal: OnceLock<Arc<Journal>>,
+    /// Records that a start could not apply.
+    late: Mutex<Option<Late>>,
+    /// There are such records.
+    is_late: AtomicBool,
     /// It failed, and takes nothing until the next start.
     has_failed: AtomicBool,
     /// After it failed: no replay brings any of its records. Held while that is brought about.
@@ -84,14 +90,19 @@ impl PoolJournal {
         self.replicas.get_or_init(|| Arc::downgrade(replicas));
     }
 
+    /// Changes are refused: an older record would go over them.
+    pub fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Acquire)
+    }
+
     /// Whether a stable write of so many bytes is worth the try.
     pub fn takes(&self, bytes: usize) -> bool {
-        self.journal.is_some() && bytes <= PAYLOAD_BYTES_MAX && !self.has_failed.load(Ordering::Relaxed)
+        self.journal.get().is_some() && bytes <= PAYLOAD_BYTES_MAX && !self.has_failed.load(Ordering::Relaxed)
     }
 
     /// The waiter is told of the record, if it was taken. Does not block; the turn does.
     pub fn append(&self, record: &Record<'_>, waiter: Waiter) -> Option<Option<Turn>> {
-        let journal = self.journal.as_ref()?;
+        let journal = self.journal.get()?;
         match journal.append(record, waiter) {
             Ok(appended) => {
                 self.counts.records.add(1);
@@ -119,23 +130,23 @@ impl PoolJournal {
 
     /// The newest record that a replay may bring of the file.
     pub fn newest(&self, file: FileId) -> Option<u64> {
-        self.journal.as_ref()?.newest(file)
+        self.journal.get()?.newest(file)
     }
 
     /// All changes of the file whose records go up to `through` are on disk in the file itself.
     pub fn settled(&self, file: FileId, through: u64) {
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal.get() {
             journal.settled(file, through);
         }
     }
 
     /// Waits until no replay brings what was settled before. Blocks.
     pub fn barrier(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        let Some(journal) = &self.journal else { return Ok(()) };
+        let Some(journal) = self.journal.get() else { return Ok(()) };
         let (told, outcome) = mpsc::channel();
         let waiter = Box::new(move |result| drop(told.send(result)));
         if let Some(turn) = journal.barrier(waiter) {
-            turn.lead();
+            lead_aside(turn);
         }
         match outcome.recv() {
             Ok(Ok(())) => Ok(()),
@@ -168,7 +179,7 @@ impl PoolJournal {
 
     /// At the pool's end, when nothing is written any more: the next start finds no records. Blocks.
     pub fn close(&self, shared: &PoolParts) -> Result<(), String> {
-        let Some(journal) = &self.journal else { return Ok(()) };
+        let Some(journal) = self.journal.get() else { return Ok(()) };
         if *self.is_void.lock() {
             return Ok(());
         }
@@ -177,7 +188,7 @@ impl PoolJournal {
     }
 
     pub fn report(&self) -> Option<JournalReport> {
-        let usage = self.journal.as_ref()?.usage();
+        let usage = self.journal.get()?.usage();
         let counts = &self.counts;
         Some(JournalReport {
             records: counts.records.value(),
@@ -196,6 +207,15 @@ impl PoolJournal {
 /// Whether there is one that may have records.
 pub fn is_there(pool_dir: &Path) -> Result<bool, OpenError> {
     Ok(!place::found(pool_dir)?.is_empty())
+}
+
+/// In a thread of its own, for a turn lasts as long as others append. A turn for which there is no thread is given up, and
+/// the callers that wait come again.
+pub fn lead_aside(turn: Turn) {
+    let spawned = std::thread::Builder::new().name("write-journal".to_owned()).spawn(move || turn.lead());
+    if let Err(error) = spawned {
+        tracing::debug!(%error, "cannot start a thread to write the journal");
+    }
 }
 
 fn void(journal: &Arc<Journal>) -> Result<(), JournalError> {

@@ -111,7 +111,13 @@ impl LocalPool {
         }
         let open_files_max = within_process_limit(config.id, config.open_files_max);
         let journal_files_max = (open_files_max / 2).clamp(1, journal::FILES_MAX);
-        let opened = journal::open(&config.journal, dir, &store, journal_files_max, &config.random)?;
+        let setting = journal::Setting {
+            place: config.journal.clone(),
+            pool_dir: dir.to_owned(),
+            files_max: journal_files_max,
+            random: Arc::clone(&config.random),
+        };
+        let opened = journal::open(setting, &store)?;
         let (index, is_clean) = Index::open(dir)?;
         let clean = is_clean && !opened.has_applied;
         if !clean && let Err(error) = rebuild(dir, &index) {
@@ -309,6 +315,7 @@ impl LocalPool {
     }
 
     async fn make_one(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
+        self.shared.check_changeable()?;
         let replica = self.replica_to_fill(file).await?;
         let there = replica.file();
         if there.open().is_some() && there.record().birth() == birth && !there.is_removed() {
@@ -318,6 +325,7 @@ impl LocalPool {
     }
 
     async fn truncate_one(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
+        self.shared.check_changeable()?;
         if size == 0 {
             self.replica_to_fill(file).await?;
         }
@@ -325,6 +333,7 @@ impl LocalPool {
     }
 
     async fn remove_one(&self, file: FileId) -> Result<(), PoolError> {
+        self.shared.check_changeable()?;
         let replicas = Arc::clone(&self.replicas);
         self.with(file, Work::Remove, move |replica, shared| {
             replica.remove(shared)?;
@@ -435,7 +444,10 @@ impl Pool for LocalPool {
 
     async fn fence(&self, files: &[(FileId, Epoch)], _within: Duration) -> Answers<()> {
         each(files, |(file, epoch)| {
-            self.with(file, Work::Fence, move |replica, shared| replica.fence(shared, epoch))
+            self.with(file, Work::Fence, move |replica, shared| {
+                shared.check_changeable()?;
+                replica.fence(shared, epoch)
+            })
         })
         .await
     }
@@ -540,7 +552,13 @@ pub fn apply_journal(
     identify(dir, expected)?;
     let store = Store::new(expected.pool, expected.instance, root)
         .map_err(|errno| OpenError::io("prepare", dir, errno))?;
-    Ok(journal::open(journal, dir, &store, journal::FILES_MAX, random)?.has_applied)
+    let setting = journal::Setting {
+        place: journal.clone(),
+        pool_dir: dir.to_owned(),
+        files_max: journal::FILES_MAX,
+        random: Arc::clone(random),
+    };
+    Ok(journal::open(setting, &store)?.has_applied)
 }
 
 fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {
@@ -703,6 +721,7 @@ impl Upkeep {
             drop(stopping);
             shared.space.refresh(shared.store.root());
             shared.writability.look(shared.id(), &shared.store);
+            shared.journal.apply_late(shared);
             shared.pressure.look(shared.engine.path(), Instant::now());
             shared.calibrating.look(shared);
             shared.scrubbing.look(shared);

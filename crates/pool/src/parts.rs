@@ -48,6 +48,14 @@ impl PoolParts {
         if self.closed.load(Ordering::Acquire) { Err(PoolError::Offline(self.id())) } else { Ok(()) }
     }
 
+    /// An error while records of the write journal cannot be applied.
+    pub fn check_changeable(&self) -> Result<(), PoolError> {
+        if self.journal.is_late() {
+            return Err(self.write_failure("apply the write journal", Errno::ROFS));
+        }
+        Ok(())
+    }
+
     /// Requests so far, of every kind.
     pub fn requests(&self) -> u64 {
         self.engine.jobs() + self.counters.reads.value()

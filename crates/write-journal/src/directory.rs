@@ -22,7 +22,19 @@ const NEW_SUFFIX: &str = ".segment.new";
 pub struct Directory {
     path: PathBuf,
     /// Locked to look up a file, never during I/O.
-    files: Mutex<BTreeMap<u32, Arc<File>>>,
+    files: Mutex<BTreeMap<u32, Arc<Segment>>>,
+}
+
+struct Segment {
+    file: File,
+    /// On a file system that is read-only.
+    is_read_only: bool,
+}
+
+impl Segment {
+    fn check_writable(&self) -> io::Result<()> {
+        if self.is_read_only { Err(ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
 }
 
 impl Directory {
@@ -39,7 +51,7 @@ impl Directory {
             Ok(()) | Err(_) => {}
         }
         // A process that was killed before its sync may have made names that only the page cache has.
-        sync_directory_of(path)?;
+        unless_read_only(sync_directory_of(path))?;
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
@@ -48,17 +60,14 @@ impl Directory {
             if let Some(segment) = number(name, SUFFIX) {
                 files.insert(segment, Arc::new(open_segment(&entry.path())?));
             } else if number(name, NEW_SUFFIX).is_some() {
-                match fs::remove_file(entry.path()) {
-                    Err(error) if error.kind() != ErrorKind::ReadOnlyFilesystem => return Err(error),
-                    Ok(()) | Err(_) => {}
-                }
+                unless_read_only(fs::remove_file(entry.path()))?;
             }
         }
-        sync_directory_of(&path.join(PREFIX))?;
+        unless_read_only(sync_directory_of(&path.join(PREFIX)))?;
         Ok(Directory { path: path.to_owned(), files: Mutex::new(files) })
     }
 
-    fn file(&self, segment: u32) -> io::Result<Arc<File>> {
+    fn segment(&self, segment: u32) -> io::Result<Arc<Segment>> {
         self.files.lock().get(&segment).cloned().ok_or_else(|| ErrorKind::NotFound.into())
     }
 
@@ -67,10 +76,19 @@ impl Directory {
     }
 }
 
-fn open_segment(path: &Path) -> io::Result<File> {
+fn open_segment(path: &Path) -> io::Result<Segment> {
     match OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => File::open(path),
-        opened => opened,
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            Ok(Segment { file: File::open(path)?, is_read_only: true })
+        }
+        opened => Ok(Segment { file: opened?, is_read_only: false }),
+    }
+}
+
+fn unless_read_only(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => Ok(()),
+        done => done,
     }
 }
 
@@ -95,7 +113,7 @@ impl Storage for Directory {
             offset += part_bytes;
         }
         durable::rename(&new, &path)?;
-        self.files.lock().insert(segment, Arc::new(file));
+        self.files.lock().insert(segment, Arc::new(Segment { file, is_read_only: false }));
         Ok(())
     }
 
@@ -107,19 +125,23 @@ impl Storage for Directory {
     }
 
     fn segment_bytes(&self, segment: u32) -> io::Result<u64> {
-        Ok(self.file(segment)?.metadata()?.len())
+        Ok(self.segment(segment)?.file.metadata()?.len())
     }
 
     fn read_at(&self, segment: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.file(segment)?.read_exact_at(into, offset)
+        self.segment(segment)?.file.read_exact_at(into, offset)
     }
 
     fn write_at(&self, segment: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file(segment)?.write_all_at(bytes, offset)
+        let segment = self.segment(segment)?;
+        segment.check_writable()?;
+        segment.file.write_all_at(bytes, offset)
     }
 
     fn sync(&self, segment: u32) -> io::Result<()> {
-        self.file(segment)?.sync_data()
+        let segment = self.segment(segment)?;
+        // Nothing of it can be on its way to the disk.
+        if segment.is_read_only { Ok(()) } else { segment.file.sync_data() }
     }
 }
 

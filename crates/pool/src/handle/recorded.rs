@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use write_journal::JournalError;
 
 use super::Handle;
+use crate::journal::lead_aside;
 use crate::replica::Recorded;
 
 type Tell = Box<dyn FnOnce(Result<Verifier, PoolError>) + Send>;
@@ -109,8 +110,11 @@ impl Handle {
                 return waiting.into_iter().for_each(|waiting| waiting.fail(error.clone()));
             }
         };
-        if let Some(turn) = turn {
-            turn.lead();
+        match turn {
+            // Its own answer may be long in coming, and is no reason to keep this one waiting.
+            Some(turn) if unrecorded => lead_aside(turn),
+            Some(turn) => turn.lead(),
+            None => {}
         }
         if unrecorded {
             let waiting = waiting.lock().take();

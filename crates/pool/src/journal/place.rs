@@ -6,6 +6,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,14 @@ pub fn found(pool_dir: &Path) -> Result<Vec<PathBuf>, OpenError> {
         found.push(elsewhere);
     }
     Ok(found)
+}
+
+/// Whether both lead to one directory.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => one == other,
+    }
 }
 
 fn noted(pool_dir: &Path) -> Result<Option<PathBuf>, OpenError> {

@@ -6,21 +6,24 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ::write_journal::{Config, Directory, Entry, Journal, Record, Replay, Storage, Summary};
 use api::Birth;
 use io_engine::write::write_all;
+use parking_lot::Mutex;
 use rustix::fs::statvfs;
 use rustix::io::Errno;
 use types::{Epoch, FileId, PoolId, Random};
 
 use super::place::{self, JournalPlace};
-use super::{Counts, PAYLOAD_BYTES_MAX, PoolJournal};
+use super::{PAYLOAD_BYTES_MAX, PoolJournal, compare};
 use crate::counters::Counter;
 use crate::error::OpenError;
 use crate::label::{self, LabelError};
+use crate::parts::PoolParts;
 use crate::store::{Faults, Store, look_at};
 
 const SEGMENTS: u32 = 16;
@@ -35,60 +38,116 @@ const OPEN_MAX: usize = 256;
 /// Replicas that are told one by one.
 const TOLD_MAX: u64 = 10;
 
+/// The parts of a pool's configuration that say how to open its journal.
+#[derive(Clone)]
+pub struct Setting {
+    pub place: JournalPlace,
+    pub pool_dir: PathBuf,
+    pub files_max: usize,
+    pub random: Arc<dyn Random>,
+}
+
 /// The journal, and whether records were applied.
 pub struct Opened {
     pub journal: PoolJournal,
     pub has_applied: bool,
 }
 
+/// Records that are to be applied once the disk takes writes. The files are as if they were.
+pub struct Late(Setting);
+
 /// Applies what any earlier journal of the pool holds, and opens the one at its place. Blocks.
-pub fn open(
-    place: &JournalPlace,
-    pool_dir: &Path,
+pub fn open(setting: Setting, store: &Store) -> Result<Opened, OpenError> {
+    let mut journal = PoolJournal::default();
+    let has_applied = match begin(&setting, store, &journal.counts.syncs) {
+        Ok((begun, has_applied)) => {
+            journal.journal = begun.map(OnceLock::from).unwrap_or_default();
+            has_applied
+        }
+        Err(Failure { error, has_records: true })
+            if error.is_read_only() && compare::files_have_all(&setting, store)? =>
+        {
+            tracing::info!(pool = %store.pool, %error, "write journal is to be applied once the disk takes writes");
+            journal.late = Mutex::new(Some(Late(setting)));
+            journal.is_late = AtomicBool::new(true);
+            false
+        }
+        Err(failure) => return Err(failure.error),
+    };
+    Ok(Opened { journal, has_applied })
+}
+
+impl PoolJournal {
+    /// Applies the records that a start could not, if the disk takes them now. Until then nothing is changed. Blocks.
+    pub fn apply_late(&self, shared: &PoolParts) {
+        if !self.is_late() || shared.store.is_read_only() {
+            return;
+        }
+        let mut late = self.late.lock();
+        let Some(Late(setting)) = &*late else { return };
+        match begin(setting, &shared.store, &self.counts.syncs) {
+            Ok((begun, _)) => {
+                if let Some(begun) = begun {
+                    self.journal.get_or_init(|| begun);
+                }
+                *late = None;
+                self.is_late.store(false, Ordering::Release);
+            }
+            Err(Failure { error, .. }) => {
+                tracing::debug!(pool = %shared.id(), %error, "write journal is not applied")
+            }
+        }
+    }
+}
+
+fn begin(
+    setting: &Setting,
     store: &Store,
-    files_max: usize,
-    random: &Arc<dyn Random>,
-) -> Result<Opened, OpenError> {
+    syncs: &Arc<Counter>,
+) -> Result<(Option<Arc<Journal>>, bool), Failure> {
+    let Setting { place, pool_dir, files_max, random } = setting;
+    let before = |error| Failure { error, has_records: true };
     let wanted = place.of(store.pool, pool_dir);
-    let segment_bytes = wanted.as_deref().map(segment_bytes).transpose()?.flatten();
-    // A disk that is small has none.
+    let segment_bytes = wanted.as_deref().map(segment_bytes).transpose().map_err(before)?.flatten();
+    if let (Some(path), None) = (&wanted, segment_bytes) {
+        tracing::debug!(pool = %store.pool, path = %path.display(), "disk is too small for a write journal");
+    }
     let wanted = wanted.filter(|_| segment_bytes.is_some());
     let bounds = |segment_bytes| Config {
         segments: SEGMENTS,
         segment_bytes,
         payload_bytes_max: PAYLOAD_BYTES_MAX,
-        files_max,
+        files_max: *files_max,
         ..Config::default()
     };
     let mut has_applied = false;
-    let others: Vec<_> =
-        place::found(pool_dir)?.into_iter().filter(|found| Some(found) != wanted.as_ref()).collect();
+    let is_wanted = |found: &PathBuf| wanted.as_ref().is_some_and(|wanted| place::is_same(found, wanted));
+    let found = place::found(pool_dir).map_err(before)?;
+    let others: Vec<_> = found.into_iter().filter(|found| !is_wanted(found)).collect();
     for other in &others {
         let start = Start { path: other, store, config: bounds(SEGMENT_BYTES_MIN), random };
-        has_applied |= start.run(&Arc::default()).map_err(|failure| failure.error)?.1;
+        has_applied |= start.run(&Arc::default())?.1;
     }
-    let mut journal = PoolJournal::default();
+    let mut journal = None;
     if let (Some(path), Some(segment_bytes)) = (&wanted, segment_bytes) {
-        let syncs = Arc::new(Counter::default());
         let start = Start { path, store, config: bounds(segment_bytes), random };
-        match start.run(&syncs) {
+        match start.run(syncs) {
             Ok((opened, applied)) => {
-                journal.journal = Some(opened);
+                journal = Some(opened);
                 has_applied |= applied;
             }
             Err(Failure { error, has_records: false }) if error.is_of_disk() => {
                 tracing::info!(pool = %store.pool, %error, "pool has no write journal until the next start");
             }
-            Err(Failure { error, .. }) => return Err(error),
+            Err(failure) => return Err(failure),
         }
-        journal.counts = Counts { syncs, ..Counts::default() };
     }
     // Where nothing can be written the note stays, and so do the records, which are void.
-    if journal.journal.is_some() || wanted.is_none() {
-        place::note(pool_dir, wanted.as_deref())?;
-        others.iter().try_for_each(|other| place::remove(other))?;
+    if journal.is_some() || wanted.is_none() {
+        place::note(pool_dir, wanted.as_deref()).map_err(before)?;
+        others.iter().try_for_each(|other| place::remove(other)).map_err(before)?;
     }
-    Ok(Opened { journal, has_applied })
+    Ok((journal, has_applied))
 }
 
 /// By the size of the file system above.
@@ -146,7 +205,7 @@ impl Start<'_> {
 }
 
 /// Of the pool, for several of an instance may have theirs on one disk.
-fn identity(store: &Store) -> [u8; 16] {
+pub fn identity(store: &Store) -> [u8; 16] {
     let mut identity = store.instance;
     for (byte, of_pool) in identity.iter_mut().zip(store.pool.0.to_le_bytes()) {
         *byte ^= of_pool;
@@ -222,9 +281,11 @@ impl Applying<'_> {
     }
 
     fn open(&mut self, file: FileId, birth: Birth) -> Result<Option<OwnedFd>, Errno> {
-        match self.store.open(file)? {
-            Some(found) => self.admit(file, birth, found),
-            None => Ok(None),
+        match self.store.open(file) {
+            Ok(Some(found)) => self.admit(file, birth, found),
+            // Something else has its place.
+            Ok(None) | Err(Errno::ISDIR | Errno::LOOP | Errno::NXIO) => Ok(None),
+            Err(errno) => Err(errno),
         }
     }
 

@@ -245,6 +245,34 @@ async fn a_journal_that_is_missing_keeps_the_pool_from_opening() {
     assert_eq!(read(&try_open(dir.path(), place).unwrap(), 1).await, b"stable");
 }
 
+/// The directory was opened as the new journal, and then removed as the old one.
+#[tokio::test]
+async fn a_journal_that_is_reached_by_another_name_is_kept() {
+    let (dir, fast) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (real, link) = (fast.path().join("real"), fast.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    drop(try_open(dir.path(), JournalPlace::Below(real)).unwrap());
+    let pool = try_open(dir.path(), JournalPlace::Below(link.clone())).unwrap();
+    *pool.parts().store.faults.on_disk.lock() = Some(HashMap::new());
+    write(&pool, 1, 0, b"stable", Stability::FileSync).await;
+    cut_power(pool);
+    assert_eq!(read(&try_open(dir.path(), JournalPlace::Below(link)).unwrap(), 1).await, b"stable");
+}
+
+#[tokio::test]
+async fn records_of_a_broken_replica_are_kept_for_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    write(&pool, 1, 0, b"stable", Stability::FileSync).await;
+    pool.parts().store.faults.fail_syncs.store(true, Ordering::SeqCst);
+    pool.parts().journal.settle_all(pool.parts());
+    pool.parts().store.faults.fail_syncs.store(false, Ordering::SeqCst);
+    assert!(pool.parts().journal.newest(FileId(1)).is_some());
+    pool.close();
+    assert!(open(dir.path()).is_rebuilt(), "its records were applied");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Write { file: u64, offset: u64, length: usize, is_stable: bool },

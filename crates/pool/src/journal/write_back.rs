@@ -2,12 +2,14 @@
 //!
 //! Files are brought to the disk by several threads at once, for they then share commits of the file system.
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ::write_journal::Unsettled;
 use io_engine::Work;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -67,7 +69,7 @@ impl WriteBack {
     }
 
     pub fn start(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>) -> std::io::Result<()> {
-        if shared.journal.journal.is_none() {
+        if shared.journal.journal.get().is_none() && !shared.journal.is_late() {
             return Ok(());
         }
         let (parts, replicas) = (Arc::clone(shared), Arc::clone(replicas));
@@ -94,6 +96,9 @@ impl WriteBack {
 
     fn run(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>) {
         let mut ages = Ages::default();
+        // Files that could not be brought to the disk, since the last tick.
+        let mut failing = HashSet::new();
+        let mut ticked = Instant::now();
         loop {
             {
                 let mut state = self.state.lock();
@@ -106,8 +111,15 @@ impl WriteBack {
                 state.is_hurrying = false;
             }
             self.has_to_look.store(false, Ordering::Release);
-            let due = ages.due(Instant::now(), self.newest.load(Ordering::Acquire));
-            while !self.is_stopping() && shared.journal.write_back_round(shared, replicas, due) {}
+            let now = Instant::now();
+            if now.duration_since(ticked) >= TICK {
+                failing.clear();
+                ticked = now;
+            }
+            let due = ages.due(now, self.newest.load(Ordering::Acquire));
+            while !self.is_stopping() && shared.journal.write_back_round(shared, replicas, due, &mut failing)
+            {
+            }
         }
     }
 }
@@ -115,7 +127,7 @@ impl WriteBack {
 /// The newest record at past moments.
 #[derive(Default)]
 struct Ages {
-    samples: std::collections::VecDeque<(Instant, u64)>,
+    samples: VecDeque<(Instant, u64)>,
     due: u64,
 }
 
@@ -138,45 +150,58 @@ impl Ages {
 
 impl PoolJournal {
     /// Whether another round is due at once.
-    fn write_back_round(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>, due: u64) -> bool {
-        let Some(journal) = &self.journal else { return false };
-        let is_short_of_room = |journal: &::write_journal::Journal| {
-            let usage = journal.usage();
-            usage.is_half_full() || usage.live_files * 2 >= shared.journal_files_max
-        };
-        let is_short = is_short_of_room(journal);
-        let unsettled = journal.oldest_unsettled(ROUND_FILES);
-        let files: Vec<_> =
-            unsettled.iter().filter(|file| is_short || file.oldest <= due).map(|file| file.file).collect();
+    fn write_back_round(
+        &self,
+        shared: &Arc<PoolParts>,
+        replicas: &Arc<Replicas>,
+        due: u64,
+        failing: &mut HashSet<FileId>,
+    ) -> bool {
+        let Some(journal) = self.journal.get() else { return false };
+        let usage = journal.usage();
+        let is_short = usage.is_half_full() || usage.live_files * 2 >= shared.journal_files_max;
+        // Files that fail are the oldest, and keep no other from following.
+        let unsettled = journal.oldest_unsettled(ROUND_FILES + failing.len());
+        let is_due = |file: &Unsettled| (is_short || file.oldest <= due) && !failing.contains(&file.file);
+        let files: Vec<_> = unsettled.iter().filter(|file| is_due(file)).map(|file| file.file).collect();
         if files.is_empty() {
-            // All is settled, and the room comes from notes.
-            return is_short
-                && self.barrier(shared).is_ok()
-                && is_short_of_room(journal)
-                && !unsettled.is_empty();
+            if is_short {
+                // Room comes from notes.
+                let _ = self.barrier(shared);
+            }
+            return false;
         }
-        let settled = settle_together(shared, replicas, &files);
-        let is_progress = !settled.is_empty();
-        if self.barrier(shared).is_ok() {
-            for Settled { replica } in settled {
-                if let Some((replica, past)) = replica {
-                    replica.unsynced().note_stable(past);
+        let outcomes = settle_together(shared, replicas, &files, is_short);
+        let is_noted = self.barrier(shared).is_ok();
+        for (file, outcome) in outcomes {
+            match outcome {
+                None => drop(failing.insert(file)),
+                Some(Settled { replica: Some((replica, past)) }) if is_noted => {
+                    replica.unsynced().note_stable(past)
                 }
+                Some(_) => {}
             }
         }
-        is_progress && files.len() == ROUND_FILES
+        files.len() >= ROUND_FILES
     }
 
     /// One after the other. Files that cannot be brought to the disk keep their records.
     pub(super) fn settle_all(&self, shared: &PoolParts) {
-        let (Some(journal), Some(replicas)) = (&self.journal, self.replicas.get()) else { return };
+        let (Some(journal), Some(replicas)) = (self.journal.get(), self.replicas.get()) else { return };
         for unsettled in journal.oldest_unsettled(usize::MAX) {
-            self.settle_file(shared, replicas.upgrade().as_deref(), unsettled.file);
+            self.settle_file(shared, replicas.upgrade().as_deref(), unsettled.file, false);
         }
     }
 
-    /// Brings the file to the disk as its records have it. `None`: that failed.
-    fn settle_file(&self, shared: &PoolParts, replicas: Option<&Replicas>, file: FileId) -> Option<Settled> {
+    /// Brings the file to the disk as its records have it. `None`: that failed. `is_short`: the journal needs the room of a
+    /// file that is broken, whose records a start would write again.
+    fn settle_file(
+        &self,
+        shared: &PoolParts,
+        replicas: Option<&Replicas>,
+        file: FileId,
+        is_short: bool,
+    ) -> Option<Settled> {
         let Some(newest) = self.newest(file) else { return Some(Settled { replica: None }) };
         let known = replicas.and_then(|replicas| replicas.find(file));
         // One that is not open has nothing to sync, and would say so.
@@ -186,8 +211,8 @@ impl PoolJournal {
                     self.counts.written_back.add(1);
                     Some(Settled { replica: Some((replica, past)) })
                 }
-                // Its label says for ever that data was lost, and a removal by somebody else is none that a replay may undo.
-                Err(_) if replica.is_broken_on_disk() || replica.is_gone() => {
+                // Its label says that data was lost; and a removal by somebody else is none that a replay may undo.
+                Err(_) if (is_short && replica.is_broken_on_disk()) || replica.is_gone() => {
                     self.settled(file, newest);
                     Some(Settled { replica: None })
                 }
@@ -220,30 +245,49 @@ fn sync_unknown(shared: &PoolParts, file: FileId) -> Result<(), Errno> {
     shared.store.sync_names(&[file])
 }
 
-fn settle_together(shared: &Arc<PoolParts>, replicas: &Arc<Replicas>, files: &[FileId]) -> Vec<Settled> {
+/// Told also by a job that panics.
+struct Outcome {
+    file: FileId,
+    settled: Option<Settled>,
+    told: mpsc::Sender<(FileId, Option<Settled>)>,
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        let _ = self.told.send((self.file, self.settled.take()));
+    }
+}
+
+fn settle_together(
+    shared: &Arc<PoolParts>,
+    replicas: &Arc<Replicas>,
+    files: &[FileId],
+    is_short: bool,
+) -> Vec<(FileId, Option<Settled>)> {
     let (told, outcomes) = mpsc::channel();
     let mut waiting = 0;
     let mut settled = Vec::with_capacity(files.len());
     for file in files.iter().copied() {
         if waiting == AT_ONCE {
-            settled.extend(outcomes.recv().ok().flatten());
+            settled.extend(outcomes.recv().ok());
             waiting -= 1;
         }
-        let (parts, known, told) = (Arc::clone(shared), Arc::clone(replicas), told.clone());
+        let (parts, known) = (Arc::clone(shared), Arc::clone(replicas));
+        let mut outcome = Outcome { file, settled: None, told: told.clone() };
         let job = move || {
-            let outcome = parts.journal.settle_file(&parts, Some(&known), file);
+            outcome.settled = parts.journal.settle_file(&parts, Some(&known), file, is_short);
             // Before the answer: the pool may be waiting to close.
             drop((parts, known));
-            let _ = told.send(outcome);
+            drop(outcome);
         };
         match shared.engine.begin(Work::WriteBack, job) {
             Ok(()) => waiting += 1,
-            // So many wait there that files are brought to the disk anyway.
-            Err(_) => settled.extend(shared.journal.settle_file(shared, Some(replicas), file)),
+            // So many wait there that files are brought to the disk anyway. The job has told that it failed.
+            Err(_) => settled.extend(outcomes.recv().ok()),
         }
     }
     drop(told);
-    settled.extend(outcomes.iter().flatten());
+    settled.extend(outcomes.iter());
     settled
 }
 
