@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,7 +81,8 @@ fn cut_power(pool: Arc<LocalPool>) {
         for inner in fs::read_dir(outer.unwrap().path()).unwrap() {
             for file in fs::read_dir(inner.unwrap().path()).unwrap() {
                 let file = file.unwrap();
-                match on_disk.get(&file.metadata().unwrap().ino()) {
+                let id = u64::from_str_radix(file.file_name().to_str().unwrap(), 16).unwrap();
+                match on_disk.get(&FileId(id)) {
                     Some(bytes) => fs::write(file.path(), bytes).unwrap(),
                     None => fs::remove_file(file.path()).unwrap(),
                 }
@@ -414,8 +414,8 @@ fn on_disk_as_it_is(pool: &LocalPool, dir: &Path) {
     let mut on_disk = HashMap::new();
     for file in 1..4 {
         let path = dir.join(crate::layout::ReplicaPlace::of(FileId(file)).path());
-        if let Ok(about) = fs::metadata(&path) {
-            on_disk.insert(about.ino(), fs::read(&path).unwrap());
+        if let Ok(bytes) = fs::read(&path) {
+            on_disk.insert(FileId(file), bytes);
         }
     }
     *pool.parts().store.faults.on_disk.lock() = Some(on_disk);

@@ -42,6 +42,7 @@ mod injected {
 
     use parking_lot::Mutex;
     use rustix::fs::fstat;
+    use types::FileId;
 
     use super::{BorrowedFd, Errno};
 
@@ -56,8 +57,8 @@ mod injected {
         pub bad_block: Mutex<Option<u64>>,
         /// Run by the next sync while it waits for the disk.
         pub in_next_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-        /// The bytes of each file as of its last sync, by inode: all that a power cut leaves.
-        pub on_disk: Mutex<Option<HashMap<u64, Vec<u8>>>>,
+        /// The bytes of each replica as of its last sync: all that a power cut leaves.
+        pub on_disk: Mutex<Option<HashMap<FileId, Vec<u8>>>>,
         pub fail_journal: AtomicBool,
     }
 
@@ -85,7 +86,9 @@ mod injected {
                 let stat = fstat(file).expect("it is open");
                 let mut bytes = vec![0; usize::try_from(stat.st_size).expect("it is small")];
                 rustix::io::pread(file, &mut bytes, 0).expect("it can be read");
-                on_disk.insert(stat.st_ino, bytes);
+                // Inodes are used again.
+                let label = crate::label::read(file).expect("it can be read").expect("it has one");
+                on_disk.insert(label.file, bytes);
             }
         }
 
