@@ -67,7 +67,7 @@ fn the_wrong_pool_instance_or_version_is_refused_with_a_line_that_helps() {
     other.id = PoolId(9);
     assert!(refusal(other).to_string().contains("is pool-3, not pool-9"));
     let identity = dir.path().join("pool.json");
-    let newer = fs::read_to_string(&identity).unwrap().replace("\"version\": 3", "\"version\": 4");
+    let newer = fs::read_to_string(&identity).unwrap().replace("\"version\": 4", "\"version\": 5");
     fs::write(&identity, newer).unwrap();
     assert!(refusal(config(dir.path())).to_string().contains("start a newer program"));
 }
