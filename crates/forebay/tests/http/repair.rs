@@ -12,7 +12,7 @@ use testkit::postgres::Cluster;
 
 use crate::adopt::import;
 use crate::dav::hrefs;
-use crate::server::{Instance, Server, status_of};
+use crate::server::{Instance, Server, WITHOUT_JOURNAL, status_of};
 use crate::set_back::copy_all;
 
 pub fn fsck(instance: &Instance, options: &[&str]) -> Output {
@@ -84,7 +84,7 @@ fn replicas_of_no_file_are_deleted_only_where_that_was_asked_for() {
 
 #[test]
 fn data_that_no_pool_has_any_more_is_given_up_only_with_the_option_for_it() {
-    let (instance, server) = Server::start();
+    let (instance, server) = Server::start_with(WITHOUT_JOURNAL);
     assert_eq!(server.put("/gone", [1; 3000]).status, 201);
     assert_eq!(server.put("/cut", [2; 2000]).status, 201);
     assert_eq!(server.put("/whole", [3; 1000]).status, 201);
@@ -392,7 +392,7 @@ fn a_running_instance_is_not_repaired_and_nobody_is_taken_for_yes() {
 /// A file that bears no label of a pool lies where a replica should.
 #[test]
 fn a_replica_that_cannot_be_looked_at_is_told_and_does_not_end_the_check() {
-    let (instance, server) = Server::start();
+    let (instance, server) = Server::start_with(WITHOUT_JOURNAL);
     assert_eq!(server.put("/damaged", [1; 3000]).status, 201);
     assert_eq!(server.put("/cut", [2; 2000]).status, 201);
     server.kill();

@@ -8,7 +8,7 @@ use nfs4::StableHow4;
 
 use crate::namespace::{done, shown};
 use crate::repair::{assert_clean, fsck, told};
-use crate::server::{Server, until};
+use crate::server::{Server, WITHOUT_JOURNAL, until};
 
 #[test]
 fn a_put_in_the_middle_of_a_crash_leaves_nothing_and_what_was_published_stays_with_its_checksums() {
@@ -109,7 +109,7 @@ fn a_write_past_the_end_that_a_kill_interrupted_shows_only_when_the_file_is_exte
 #[test]
 fn a_cut_that_a_kill_interrupted_is_finished_at_the_next_start() {
     for starts_with_fsck in [false, true] {
-        let (instance, server) = Server::start();
+        let (instance, server) = Server::start_with(WITHOUT_JOURNAL);
         assert_eq!(server.put("/cut", [1; 3000]).status, 201);
         assert_eq!(server.put("/empty", [2; 2000]).status, 201);
         assert_eq!(server.put("/whole", [3; 1000]).status, 201);
@@ -223,7 +223,7 @@ fn a_length_that_was_acknowledged_is_kept_over_a_kill() {
 
 #[test]
 fn a_replica_that_lost_bytes_is_not_taken_for_one_that_was_cut() {
-    let (instance, server) = Server::start();
+    let (instance, server) = Server::start_with(WITHOUT_JOURNAL);
     assert_eq!(server.put("/lost", [1; 3000]).status, 201);
     server.kill();
     std::fs::File::options().write(true).open(&instance.replicas()[0]).unwrap().set_len(700).unwrap();

@@ -26,6 +26,9 @@ pub struct Instance {
     password: OnceCell<String>,
 }
 
+/// Else a start brings back the bytes that a test takes from the replicas of a server that was killed.
+pub const WITHOUT_JOURNAL: &str = "[pools]\njournal = \"off\"\n";
+
 impl Instance {
     /// `http`: lines of the section of that name.
     pub fn new(http: &str) -> Instance {

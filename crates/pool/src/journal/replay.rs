@@ -269,7 +269,10 @@ impl Applying<'_> {
     }
 
     fn create(&mut self, file: FileId, birth: Birth, epoch: Epoch) -> Result<Option<OwnedFd>, Errno> {
-        let (created, is_fresh) = self.store.create(file)?;
+        let (created, is_fresh) = match self.store.create(file) {
+            Err(errno) if is_of_its_place(errno) => return Ok(None),
+            created => created?,
+        };
         let is_unlabelled = || {
             matches!(label::read(&created), Ok(None)) && look_at(created.as_fd()).is_ok_and(|it| it.size == 0)
         };
@@ -283,8 +286,8 @@ impl Applying<'_> {
     fn open(&mut self, file: FileId, birth: Birth) -> Result<Option<OwnedFd>, Errno> {
         match self.store.open(file) {
             Ok(Some(found)) => self.admit(file, birth, found),
-            // Something else has its place.
-            Ok(None) | Err(Errno::ISDIR | Errno::LOOP | Errno::NXIO) => Ok(None),
+            Ok(None) => Ok(None),
+            Err(errno) if is_of_its_place(errno) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
@@ -329,6 +332,11 @@ impl Applying<'_> {
         tracing::error!(pool = %self.store.pool, %file, %errno, "disk lost written data; the replica is broken");
         Ok(())
     }
+}
+
+/// Something else lies there, or above it: no reason to keep all other files from being served.
+fn is_of_its_place(errno: Errno) -> bool {
+    matches!(errno, Errno::ISDIR | Errno::LOOP | Errno::NXIO | Errno::NOTDIR)
 }
 
 /// Both come from this program, which has them in 32 bits.
