@@ -150,7 +150,7 @@ impl DataFace {
                 while let Some(bytes) = body.next().await? {
                     writer.write(bytes).await?;
                 }
-                arrival.finish(Arrived::Writer(writer)).await?
+                arrival.finish(Arrived::Writer(Box::new(writer))).await?
             }
         };
         // From here on the head says whether it can be begun again.

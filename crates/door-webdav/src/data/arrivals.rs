@@ -23,7 +23,7 @@ pub(super) struct Arrivals {
 /// The bytes of an upload, all of them.
 pub(super) enum Arrived {
     /// They may not be on the disk.
-    Writer(Writer),
+    Writer(Box<Writer>),
     OnDisk(Received),
 }
 
