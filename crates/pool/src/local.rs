@@ -234,7 +234,10 @@ impl LocalPool {
             self.shared.index.doubt();
         }
         // Behind the journal, whose files it brings to the disk without their times.
-        self.shared.scrubbing.settle(&self.shared);
+        if let Err(reason) = self.shared.scrubbing.settle(&self.shared) {
+            tracing::info!(%pool, reason, "block sums will be in doubt");
+            self.shared.index.doubt();
+        }
         match self.shared.index.close(&self.shared.store) {
             Ok(()) => tracing::debug!(%pool, "pool closed"),
             Err(reason) => tracing::warn!(%pool, reason, "pool index is not clean and will be rebuilt"),

@@ -39,6 +39,8 @@ pub use self::examine::{Finding as ScrubFinding, FindingKind as ScrubFindingKind
 pub use self::record::{BadReplica, CompleteScrub, ScrubTotals};
 
 const PAGE: usize = 1000;
+/// More than a disk has bad files in a row; marks are for good.
+const NEWLY_DAMAGED_MAX: usize = 20;
 /// Between two records of the position.
 const STORE_PERIOD: Duration = Duration::from_secs(10);
 /// Counts for the rate with each replica: a disk seeks for it.
@@ -162,12 +164,14 @@ impl Scrubbing {
     }
 
     /// Before the pool is closed in order: the times that guard the sums are on disk.
-    pub fn settle(&self, shared: &PoolParts) {
-        if self.record.lock().has_begun()
-            && let Err(errno) = syncfs(shared.store.root())
-        {
-            tracing::debug!(pool = %shared.id(), %errno, "file system cannot be synced");
+    /// An error: the next start is to take this one for a crash.
+    pub fn settle(&self, shared: &PoolParts) -> Result<(), String> {
+        if !self.record.lock().has_begun() {
+            return Ok(());
         }
+        syncfs(shared.store.root()).map_err(|errno| format!("its file system cannot be synced: {errno}"))?;
+        // Its generation may have been in memory only.
+        self.store(|_| ()).map_err(|error| format!("{} cannot be written: {error}", record::FILE_NAME))
     }
 
     /// Once a second. Forgets bad replicas that are gone.
@@ -180,8 +184,10 @@ impl Scrubbing {
     fn forget_gone(&self, shared: &PoolParts) {
         let bad = self.record.lock().bad.clone();
         let is_there = |bad: &BadReplica| match state_of(shared, bad.file()) {
-            Some(state) => !bad.is_damaged || state == State::Damaged,
-            None => false,
+            Ok(Some(state)) => !bad.is_damaged || state == State::Damaged,
+            Ok(None) => false,
+            // It may be there.
+            Err(_) => true,
         };
         let gone: Vec<FileId> = bad.iter().filter(|bad| !is_there(bad)).map(BadReplica::file).collect();
         if !gone.is_empty() {
@@ -298,6 +304,7 @@ impl Walk<'_> {
             step: Box::new(|bytes| self.step(bytes)),
         };
         let mut stored = Instant::now();
+        let mut newly_damaged = 0;
         loop {
             let page = self.shared.index.list(FileId(position.after), PAGE).map_err(failed)?;
             if page.is_empty() {
@@ -310,8 +317,17 @@ impl Walk<'_> {
                     return Err(ScrubStopped::Cancelled);
                 };
                 position.after = facts.file.0;
+                newly_damaged =
+                    if self.is_newly_damaged(facts.file, &outcome) { newly_damaged + 1 } else { 0 };
                 self.take(facts.file, outcome, &mut position.totals);
                 position.totals.read_bytes = self.done.load(Ordering::Relaxed);
+                if newly_damaged >= NEWLY_DAMAGED_MAX {
+                    self.scrubbing.change(self.shared, |record| record.position = Some(position));
+                    let reason = format!(
+                        "{newly_damaged} replicas in a row differ from their sums: check the disk and its path first"
+                    );
+                    return Err(ScrubStopped::Failed(reason));
+                }
                 if stored.elapsed() >= STORE_PERIOD {
                     self.scrubbing.change(self.shared, |record| record.position = Some(position));
                     stored = Instant::now();
@@ -319,6 +335,12 @@ impl Walk<'_> {
             }
         }
         Ok(position.totals)
+    }
+
+    fn is_newly_damaged(&self, file: FileId, outcome: &Outcome) -> bool {
+        let Outcome::Bad(finding) = outcome else { return false };
+        finding.kind == ScrubFindingKind::Damaged
+            && !self.scrubbing.record.lock().bad.iter().any(|bad| bad.file() == file)
     }
 
     /// About; holes are not read.

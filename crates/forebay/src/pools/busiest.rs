@@ -13,6 +13,7 @@ use types::{FileId, Name, PoolId};
 use super::number;
 use crate::cli::IostatArguments;
 use crate::control::{self, Request};
+use crate::fsck::escaped;
 use crate::output;
 use crate::table::{Column, Table};
 
@@ -82,10 +83,7 @@ impl FileStatistics {
             operations: count.operations,
             bytes: count.bytes,
         });
-        let path = path.map(|names| {
-            let names = names.iter().map(|name| format!("/{}", String::from_utf8_lossy(name.as_bytes())));
-            names.collect()
-        });
+        let path = path.map(|names| escaped(&names));
         FileStatistics {
             pool: pool.to_string(),
             file: format!("{:016x}", counts.file.0),

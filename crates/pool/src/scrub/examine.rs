@@ -16,7 +16,7 @@ use types::FileId;
 use super::blocks::{BlockReader, CHUNK_BLOCKS, OpenFile, next_data};
 use super::sums::{BLOCK_BYTES, NewSums, Stamp, Sums, Unusable, sum};
 use crate::disk_error::is_of_the_disk;
-use crate::label::{self, State};
+use crate::label::{self, LabelError, State};
 use crate::parts::PoolParts;
 use crate::replicas::Replicas;
 
@@ -330,10 +330,11 @@ impl Examiner<'_> {
     fn judge(&mut self, opened: &Opened, sums: &Sums, found: &Mismatches) -> Result<Outcome, Halt> {
         let Mismatches { differing, unreadable } = found;
         let is_doubted = sums.generation != self.generation;
+        // Its readers get an error in any case.
+        if opened.state == State::Damaged {
+            return Ok(differing.finding(opened.file, FindingKind::Damaged));
+        }
         if differing.count == 0 && unreadable.count == 0 {
-            if opened.state == State::Damaged {
-                return Ok(differing.finding(opened.file, FindingKind::Damaged));
-            }
             if is_doubted && let Err(error) = sums.confirm(self.shared.store.root(), self.generation) {
                 tracing::debug!(pool = %self.shared.id(), file = %opened.file, %error, "block sums stay in doubt");
             }
@@ -341,9 +342,6 @@ impl Examiner<'_> {
         }
         if differing.count == 0 {
             return Ok(unreadable.finding(opened.file, FindingKind::Unreadable));
-        }
-        if opened.state == State::Damaged {
-            return Ok(differing.finding(opened.file, FindingKind::Damaged));
         }
         if is_doubted {
             if !self.quiet_stamp(opened)?.is_of(&sums.stamp) {
@@ -370,9 +368,13 @@ impl Examiner<'_> {
                 return false;
             }
             for (block, expected) in &differing.kept {
+                // A block that cannot be read proves nothing.
+                let whole = length_of(&sums.stamp, *block, 1);
                 match self.reader.read(&opened.open, *block, 1) {
-                    Ok(bytes) if sum(&bytes) == *expected => {}
-                    _ => confirmed.add(*block, *expected),
+                    Ok(bytes) if bytes.len() as u64 == whole && sum(&bytes) != *expected => {
+                        confirmed.add(*block, *expected);
+                    }
+                    _ => {}
                 }
             }
             confirmed.count > 0
@@ -416,8 +418,12 @@ fn length_of(stamp: &Stamp, first: u64, count: u64) -> u64 {
     to.min(stamp.length).saturating_sub(from)
 }
 
-/// The state that the label of a replica states; `InOrder` if there is none to look at.
-pub fn state_of(shared: &PoolParts, file: FileId) -> Option<State> {
-    let found = shared.store.open_to_look(file).ok()??;
-    label::state(found.as_fd()).ok()
+/// The state that the label of a replica states; `None`: there is no replica.
+pub fn state_of(shared: &PoolParts, file: FileId) -> Result<Option<State>, Errno> {
+    let Some(found) = shared.store.open_to_look(file)? else { return Ok(None) };
+    match label::state(found.as_fd()) {
+        Ok(state) => Ok(Some(state)),
+        Err(LabelError::Unreadable(errno)) => Err(errno),
+        Err(LabelError::Malformed) => Ok(None),
+    }
 }

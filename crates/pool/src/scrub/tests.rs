@@ -435,3 +435,39 @@ async fn sums_that_are_damaged_are_made_anew_and_accuse_nobody() {
         assert_eq!(fs::read(sums_path(&dir, 1)).unwrap(), whole);
     }
 }
+
+/// A path to the disk that gave wrong bytes for a while cost the users a whole pool.
+#[tokio::test]
+async fn a_scrub_ends_before_it_marks_a_whole_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    for file in 1..=30 {
+        write_blocks(&dir, &running, file, 1).await;
+    }
+    assert_eq!(scrub_well(&running).summed, 30);
+    (1..=30).for_each(|file| flip(&dir, file, 3));
+    let watch = Watch::default();
+    let ended = running.scrub(FAST, &Cancel::default(), &watch).unwrap_err();
+    assert!(ended.to_string().contains("in a row"), "{ended}");
+    assert_eq!(watch.kinds().len(), 20);
+    // The next scrub goes on, and marks the others.
+    let watch = Watch::default();
+    assert_eq!(scrub(&running, &watch).damaged_replicas, 30);
+    assert_eq!(watch.kinds().len(), 10);
+}
+
+/// It was told as unreadable, whose other blocks are served, and its offsets were forgotten.
+#[tokio::test]
+async fn a_damaged_replica_with_a_block_that_cannot_be_read_stays_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    write_blocks(&dir, &running, 1, 2).await;
+    assert_eq!(scrub_well(&running).summed, 1);
+    flip(&dir, 1, 3);
+    assert_eq!(scrub(&running, &Watch::default()).damaged_replicas, 1);
+    *running.parts().store.faults.bad_block.lock() = Some(0);
+    let totals = scrub(&running, &Watch::default());
+    assert_eq!((totals.damaged_replicas, totals.unreadable_replicas), (1, 0));
+    let bad = running.scrub_report().bad;
+    assert!(bad[0].is_damaged && bad[0].offsets == [0], "{bad:?}");
+}
