@@ -62,7 +62,8 @@ def cuts(place, bench, may_lose_s=0.0, kind=Worker):
             states = [worker.verify(up, when - may_lose_s) for worker in workers]
         check(fsck.returncode == 0, "fsck after cut %d, which kept %d %%: %s" % (cut + 1, 100 * keep, fsck.stdout))
     applied = sum(b"write journal applied" in open(log, "rb").read() for log in glob.glob(place.path("log.*")))
-    check(applied > 0, "no start found anything in the write journal of a pool")
+    is_off = os.environ.get("FOREBAY_POOLS_JOURNAL") == "off"
+    check(applied > 0 or is_off, "no start found anything in the write journal of a pool")
     print("   %d cuts, %d changes acknowledged, %d journals applied" % (CUTS, acknowledged, applied), flush=True)
 
 
