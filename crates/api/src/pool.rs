@@ -43,11 +43,11 @@ pub trait Pool: Send + Sync {
     /// Sets the length of each replica, durably, making it if need be. Shrinking frees, growing leaves a hole.
     async fn truncate(&self, files: &[(FileId, u64)], within: Duration) -> Answers<ReplicaFacts>;
 
-    /// Removes replicas; that there is none is success.
+    /// Removes replicas; that there is none is success. A restart may bring them back until their removal is synced.
     async fn remove(&self, files: &[FileId], within: Duration) -> Answers<()>;
 
-    /// Replicas that were removed stay so over a power cut when this returns. A pool that does not outlive one has nothing
-    /// to do.
+    /// Replicas that were removed stay so over a restart and a power cut when this returns. A pool that does not outlive one has
+    /// nothing to do.
     async fn sync_removals(&self, _files: &[FileId], _within: Duration) -> Result<(), PoolError> {
         Ok(())
     }

@@ -118,6 +118,7 @@ async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace) {
             Step::Remove { file } => {
                 model.insert(file, None);
                 pool.remove(&[FileId(file)], ANSWER_TIME).await.sole().unwrap();
+                pool.sync_removals(&[FileId(file)], ANSWER_TIME).await.unwrap();
                 assert!(matches!(
                     pool.truncate(&[(FileId(file), 1)], ANSWER_TIME).await.sole(),
                     Err(PoolError::NoReplica(_))
@@ -139,6 +140,11 @@ async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace) {
             Step::Restart { clean } => {
                 if clean {
                     pool.close();
+                } else if journal != JournalPlace::Off {
+                    // The start may apply an older stable write over one that was not yet stable.
+                    for file in model.iter().filter(|(_, content)| content.is_some()).map(|(file, _)| *file) {
+                        pools::writer(&pool, file).await.sync().await.unwrap();
+                    }
                 }
                 drop(pool);
                 pool = open();
