@@ -14,7 +14,7 @@ mod write_back;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::write_journal::{Journal, JournalError, Record, Turn};
 use api::PoolError;
@@ -23,7 +23,7 @@ use types::FileId;
 
 pub use self::place::JournalPlace;
 use self::replay::Late;
-pub use self::replay::{FILES_MAX, Setting, open};
+pub use self::replay::{FILES_MAX, Opened, Setting, open};
 pub use self::write_back::WriteBack;
 use crate::counters::Counter;
 use crate::error::OpenError;
@@ -35,9 +35,8 @@ pub type Waiter = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
 /// The payload of one record. Longer writes are synced with their file: their bytes would be written twice.
 const PAYLOAD_BYTES_MAX: usize = 128 << 10;
-/// Tries to make the records of a journal that failed void, while another thread ends its turn.
-const VOID_TRIES: u32 = 200;
-const VOID_PAUSE: Duration = Duration::from_millis(10);
+/// For a thread that leads the journal, before its records are made void.
+const REST_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub struct PoolJournal {
@@ -53,6 +52,8 @@ pub struct PoolJournal {
     is_void: Mutex<bool>,
     /// Of the same pool, which outlives all that use this.
     replicas: OnceLock<Weak<Replicas>>,
+    /// Files that may have records.
+    files_max: usize,
     pub write_back: WriteBack,
     pub counts: Counts,
 }
@@ -219,13 +220,15 @@ pub fn lead_aside(turn: Turn) {
 }
 
 fn void(journal: &Arc<Journal>) -> Result<(), JournalError> {
-    for _ in 0..VOID_TRIES {
+    let deadline = Instant::now() + REST_WAIT;
+    loop {
+        // Another thread may begin to lead between the two.
+        let is_at_rest = journal.wait_for_rest(deadline.saturating_duration_since(Instant::now()));
         match journal.void() {
-            Err(JournalError::Busy) => std::thread::sleep(VOID_PAUSE),
+            Err(JournalError::Busy) if is_at_rest => {}
             outcome => return outcome,
         }
     }
-    Err(JournalError::Busy)
 }
 
 #[cfg(test)]

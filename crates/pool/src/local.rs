@@ -110,14 +110,7 @@ impl LocalPool {
             );
         }
         let open_files_max = within_process_limit(config.id, config.open_files_max);
-        let journal_files_max = (open_files_max / 2).clamp(1, journal::FILES_MAX);
-        let setting = journal::Setting {
-            place: config.journal.clone(),
-            pool_dir: dir.to_owned(),
-            files_max: journal_files_max,
-            random: Arc::clone(&config.random),
-        };
-        let opened = journal::open(setting, &store)?;
+        let opened = open_journal(&config.journal, dir, open_files_max, &config.random, &store)?;
         let (index, is_clean) = Index::open(dir)?;
         let clean = is_clean && !opened.has_applied;
         if !clean && let Err(error) = rebuild(dir, &index) {
@@ -144,7 +137,6 @@ impl LocalPool {
             engine,
             calibrating: Arc::new(Calibrating::new(dir.to_owned())),
             journal: opened.journal,
-            journal_files_max,
             scrubbing,
             pressure,
             index,
@@ -555,13 +547,24 @@ pub fn apply_journal(
     identify(dir, expected)?;
     let store = Store::new(expected.pool, expected.instance, root)
         .map_err(|errno| OpenError::io("prepare", dir, errno))?;
+    Ok(open_journal(journal, dir, usize::MAX, random, &store)?.has_applied)
+}
+
+/// Replicas with records stay open, so that there are fewer than may be open.
+fn open_journal(
+    place: &JournalPlace,
+    dir: &Path,
+    open_files_max: usize,
+    random: &Arc<dyn Random>,
+    store: &Store,
+) -> Result<journal::Opened, OpenError> {
     let setting = journal::Setting {
-        place: journal.clone(),
+        place: place.clone(),
         pool_dir: dir.to_owned(),
-        files_max: journal::FILES_MAX,
+        files_max: (open_files_max / 2).clamp(1, journal::FILES_MAX),
         random: Arc::clone(random),
     };
-    Ok(journal::open(setting, &store)?.has_applied)
+    journal::open(setting, store)
 }
 
 fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {

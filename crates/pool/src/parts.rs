@@ -25,8 +25,6 @@ pub struct PoolParts {
     pub engine: Engine,
     pub calibrating: Arc<Calibrating>,
     pub journal: PoolJournal,
-    /// Files that may have records.
-    pub journal_files_max: usize,
     pub scrubbing: Scrubbing,
     pub pressure: Pressure,
     pub index: Index,

@@ -19,6 +19,8 @@ mod ranges;
 mod record;
 mod unsynced;
 
+use std::os::fd::BorrowedFd;
+
 use api::{Birth, PoolError, ReplicaFacts, Stability};
 use io_engine::{FileIo, WriteFailure, write};
 use parking_lot::{Mutex, RwLock};
@@ -27,7 +29,7 @@ use write_journal::{Record, Turn};
 
 use crate::journal::Waiter;
 use crate::parts::PoolParts;
-use crate::store::look_at;
+use crate::store::{Extent, look_at};
 
 pub use self::claim::Claim;
 use self::file::ReplicaFile;
@@ -117,16 +119,27 @@ impl Replica {
         stability: Stability,
     ) -> Result<(), PoolError> {
         let _ordering = self.ordering.read();
-        let end = offset.saturating_add(data.len() as u64);
-        let extent = self.admit_write(shared, claim, offset, end)?;
-        shared.admit_bytes(extent, offset, end)?;
-        let file = self.file.create(shared)?;
+        let (file, extent) = self.prepare_write(shared, claim, offset, data)?;
         let is_stable = stability != Stability::Unstable;
         let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, is_stable);
         self.note_change(shared);
         written.map_err(|failure| explain(shared, failure))?;
         shared.counters.written_bytes.add(data.len() as u64);
         Ok(())
+    }
+
+    /// The file to write to, and its extent before that. Under `ordering`.
+    fn prepare_write(
+        &self,
+        shared: &PoolParts,
+        claim: Claim,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(BorrowedFd<'_>, Extent), PoolError> {
+        let end = offset.saturating_add(data.len() as u64);
+        let extent = self.admit_write(shared, claim, offset, end)?;
+        shared.admit_bytes(extent, offset, end)?;
+        Ok((self.file.create(shared)?, extent))
     }
 
     /// As [`Replica::write`], and appends a record of it to the journal, if that takes one.
@@ -139,15 +152,11 @@ impl Replica {
         waiter: Waiter,
     ) -> Result<Recorded, PoolError> {
         let _ordering = self.ordering.read();
-        let end = offset.saturating_add(data.len() as u64);
-        let extent = self.admit_write(shared, claim, offset, end)?;
-        shared.admit_bytes(extent, offset, end)?;
-        let file = self.file.create(shared)?;
+        let (file, extent) = self.prepare_write(shared, claim, offset, data)?;
         let mut has_creation = self.recording.lock();
         // The disk gets it later, as an unstable write.
         let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, false);
-        self.unsynced.note_write();
-        shared.index.note(self.id());
+        self.note_write(shared);
         let recorded = match &written {
             Ok(()) => self.record(shared, &mut has_creation, (offset, data), waiter),
             Err(_) => Recorded { is_recorded: false, turn: None },
@@ -314,8 +323,13 @@ impl Replica {
 
     /// Also after a failure, which may have come half-way.
     fn note_change(&self, shared: &PoolParts) {
-        self.unsynced.note_write();
+        self.note_write(shared);
         self.unsynced.note_past();
+    }
+
+    /// The same of a change that the journal may have.
+    fn note_write(&self, shared: &PoolParts) {
+        self.unsynced.note_write();
         shared.index.note(self.id());
     }
 }

@@ -58,7 +58,7 @@ pub struct Late(Setting);
 
 /// Applies what any earlier journal of the pool holds, and opens the one at its place. Blocks.
 pub fn open(setting: Setting, store: &Store) -> Result<Opened, OpenError> {
-    let mut journal = PoolJournal::default();
+    let mut journal = PoolJournal { files_max: setting.files_max, ..PoolJournal::default() };
     let has_applied = match begin(&setting, store, &journal.counts.syncs) {
         Ok((begun, has_applied)) => {
             journal.journal = begun.map(OnceLock::from).unwrap_or_default();

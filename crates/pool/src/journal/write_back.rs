@@ -3,6 +3,7 @@
 //! Files are brought to the disk by several threads at once, for they then share commits of the file system.
 
 use std::collections::{HashSet, VecDeque};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -31,19 +32,14 @@ const LOOK_EVERY: u64 = 64;
 
 #[derive(Default)]
 pub struct WriteBack {
-    state: Mutex<State>,
+    /// Set to end the thread.
+    stopping: Mutex<bool>,
     wake: Condvar,
     /// The newest record.
     newest: AtomicU64,
+    /// There may be little room.
     has_to_look: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct State {
-    is_stopping: bool,
-    /// There may be little room.
-    is_hurrying: bool,
 }
 
 /// A file whose records are settled once a note of it is on disk.
@@ -63,7 +59,8 @@ impl WriteBack {
     /// Looks at the room at once.
     pub fn hurry(&self) {
         if !self.has_to_look.swap(true, Ordering::AcqRel) {
-            self.state.lock().is_hurrying = true;
+            // Between the thread's look and its wait, it would miss this.
+            let _stopping = self.stopping.lock();
             self.wake.notify_all();
         }
     }
@@ -81,7 +78,7 @@ impl WriteBack {
 
     /// Ends the thread. Files may be left to follow.
     pub fn stop(&self) {
-        self.state.lock().is_stopping = true;
+        *self.stopping.lock() = true;
         self.wake.notify_all();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
@@ -91,7 +88,7 @@ impl WriteBack {
     }
 
     fn is_stopping(&self) -> bool {
-        self.state.lock().is_stopping
+        *self.stopping.lock()
     }
 
     fn run(&self, shared: &Arc<PoolParts>, replicas: &Arc<Replicas>) {
@@ -101,14 +98,13 @@ impl WriteBack {
         let mut ticked = Instant::now();
         loop {
             {
-                let mut state = self.state.lock();
-                if !state.is_stopping && !state.is_hurrying {
-                    self.wake.wait_for(&mut state, TICK);
+                let mut stopping = self.stopping.lock();
+                if !*stopping && !self.has_to_look.load(Ordering::Acquire) {
+                    self.wake.wait_for(&mut stopping, TICK);
                 }
-                if state.is_stopping {
+                if *stopping {
                     return;
                 }
-                state.is_hurrying = false;
             }
             self.has_to_look.store(false, Ordering::Release);
             let now = Instant::now();
@@ -159,7 +155,7 @@ impl PoolJournal {
     ) -> bool {
         let Some(journal) = self.journal.get() else { return false };
         let usage = journal.usage();
-        let is_short = usage.is_half_full() || usage.live_files * 2 >= shared.journal_files_max;
+        let is_short = usage.is_half_full() || usage.live_files * 2 >= self.files_max;
         // Files that fail are the oldest, and keep no other from following.
         let unsettled = journal.oldest_unsettled(ROUND_FILES + failing.len());
         let is_due = |file: &Unsettled| (is_short || file.oldest <= due) && !failing.contains(&file.file);
@@ -211,7 +207,7 @@ impl PoolJournal {
                     self.counts.written_back.add(1);
                     Some(Settled { replica: Some((replica, past)) })
                 }
-                // Its label says that data was lost; and a removal by somebody else is none that a replay may undo.
+                // Its label says that data was lost; or somebody else has removed it, and a start must not make it again.
                 Err(_) if (is_short && replica.is_broken_on_disk()) || replica.is_gone() => {
                     self.settled(file, newest);
                     Some(Settled { replica: None })
@@ -240,7 +236,7 @@ fn sync_unknown(shared: &PoolParts, file: FileId) -> Result<(), Errno> {
     if shared.store.look(file)?.is_some()
         && let Some(found) = shared.store.open(file)?
     {
-        shared.store.sync_all(std::os::fd::AsFd::as_fd(&found))?;
+        shared.store.sync_all(found.as_fd())?;
     }
     shared.store.sync_names(&[file])
 }
