@@ -750,4 +750,4 @@ impl Upkeep {
 mod failing_disks;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -12,8 +12,9 @@ use proptest::prelude::*;
 use types::{Epoch, FileId, PoolId, Random};
 
 use super::JournalPlace;
+use crate::OpenError;
+use crate::local::tests::config;
 use crate::local::{Config, LocalPool};
-use crate::{IoPolicy, OpenError};
 
 struct Chance;
 
@@ -28,19 +29,8 @@ impl Random for Chance {
 }
 
 fn try_open(dir: &Path, journal: JournalPlace) -> Result<Arc<LocalPool>, OpenError> {
-    LocalPool::open(Config {
-        id: PoolId(1),
-        dir: dir.to_owned(),
-        instance: [1; 16],
-        reserve_bytes: 0,
-        reserve_files: 0,
-        open_files_max: 64,
-        queue_len_max: 64,
-        threads: 1,
-        io: IoPolicy::default(),
-        journal,
-        random: Arc::new(Chance),
-    })
+    let random = Arc::new(Chance);
+    LocalPool::open(Config { journal, random, open_files_max: 64, ..config(dir) })
 }
 
 /// A pool whose disk keeps what was synced.

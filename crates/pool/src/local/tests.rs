@@ -13,10 +13,11 @@ impl Random for Fixed {
     }
 }
 
-pub fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
-    let config = Config {
+/// Of pool 1, without a journal.
+pub fn config(dir: &Path) -> Config {
+    Config {
         id: PoolId(1),
-        dir: dir.path().to_owned(),
+        dir: dir.to_owned(),
         instance: [1; 16],
         reserve_bytes: 0,
         reserve_files: 0,
@@ -26,8 +27,11 @@ pub fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
         io: Policy::default(),
         journal: JournalPlace::Off,
         random: Arc::new(Fixed),
-    };
-    LocalPool::open(config).unwrap()
+    }
+}
+
+pub fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
+    LocalPool::open(config(dir.path())).unwrap()
 }
 
 pub async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {

@@ -8,7 +8,6 @@ use std::time::SystemTime;
 
 use api::{ANSWER_TIME, Birth, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
 use bytes::Bytes;
-use io_engine::mode::Policy;
 use types::{Epoch, PoolId, Random};
 
 use super::sums::BLOCK_BYTES;
@@ -16,6 +15,7 @@ use super::*;
 use crate::journal::JournalPlace;
 use crate::layout::ReplicaPlace;
 use crate::local::Config;
+use crate::local::tests::config;
 
 /// Journals of two starts differ.
 struct Count(AtomicU64);
@@ -27,20 +27,8 @@ impl Random for Count {
 }
 
 fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
-    let config = Config {
-        id: PoolId(1),
-        dir: dir.path().to_owned(),
-        instance: [1; 16],
-        reserve_bytes: 0,
-        reserve_files: 0,
-        open_files_max: 16,
-        queue_len_max: 64,
-        threads: 1,
-        io: Policy::default(),
-        journal: JournalPlace::Pool,
-        random: Arc::new(Count(AtomicU64::new(now_s()))),
-    };
-    LocalPool::open(config).unwrap()
+    let random = Arc::new(Count(AtomicU64::new(now_s())));
+    LocalPool::open(Config { journal: JournalPlace::Pool, random, ..config(dir.path()) }).unwrap()
 }
 
 async fn open(pool: &LocalPool, file: u64, mode: TicketMode) -> Result<Arc<dyn OpenReplica>, PoolError> {
