@@ -19,10 +19,8 @@ pub struct Writer {
     replica: Arc<dyn OpenReplica>,
     sums: Sums,
     offset: u64,
-    /// The first bytes, while they may be all.
+    /// The first bytes, while no others have come.
     held: Option<Bytes>,
-    /// All bytes are on disk.
-    is_stable: bool,
     /// One at a time: two writes of one file would only wait for each other in the kernel, and what the next one needs
     /// comes in meanwhile.
     in_flight: Option<IoHandle<Stability>>,
@@ -50,7 +48,6 @@ impl Writer {
             sums: Sums::new(kinds),
             offset: 0,
             held: None,
-            is_stable: false,
             in_flight: None,
             is_broken: false,
             synced_to: 0,
@@ -129,9 +126,9 @@ impl Writer {
         Ok(())
     }
 
-    /// The only bytes there are.
-    async fn write_held(&mut self) -> Result<(), FilesError> {
-        let Some(bytes) = &self.held else { return Ok(()) };
+    /// Writes the held bytes, which are the whole upload, as one stable write. Returns whether there were any.
+    async fn write_held(&mut self) -> Result<bool, FilesError> {
+        let Some(bytes) = &self.held else { return Ok(false) };
         // In its place, as above.
         let writing = match &mut self.in_flight {
             Some(writing) => writing,
@@ -142,14 +139,14 @@ impl Writer {
         match written {
             Ok(_) => {
                 self.held = None;
-                self.is_stable = true;
-                Ok(())
+                Ok(true)
             }
             Err(error) => Err(self.judge_refusal(error)),
         }
     }
 
-    /// Of bytes that the writer has no more, unless it says to come again.
+    /// After a failed stable write or last sync. If the pool was busy, was offline or gave no answer, the same may be asked
+    /// for again. Any other error breaks the writer.
     fn judge_refusal(&mut self, error: PoolError) -> FilesError {
         self.is_broken |=
             !matches!(error, PoolError::Busy(_) | PoolError::Offline(_) | PoolError::Unknown(_));
@@ -159,10 +156,10 @@ impl Writer {
     /// All bytes are on the disk when this is answered. Unless it is broken then, a writer that was refused this, or of
     /// which it was not waited for, may be asked again.
     pub async fn finish(&mut self) -> Result<Received, FilesError> {
-        self.write_held().await?;
+        let is_stable = self.write_held().await?;
         self.settle_write().await?;
         self.settle_sync().await?;
-        if self.offset > 0 && !self.is_stable {
+        if self.offset > 0 && !is_stable {
             let synced = self.syncing.insert(self.replica.sync()).await;
             self.syncing = None;
             match synced {
