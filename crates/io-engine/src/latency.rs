@@ -132,11 +132,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_is_shorter_than_the_end_of_its_bucket_and_not_shorter_than_the_one_before(ns in 0..100_000_000_000_u64) {
+        fn a_time_is_shorter_than_the_end_of_its_bucket_and_not_shorter_than_the_one_before(
+            ns in prop_oneof![0..10_000_u64, 0..100_000_000_000_u64],
+        ) {
             let bucket = bucket_of(ns);
             prop_assert!(Duration::from_nanos(ns) < end_of(bucket));
-            // Of the shortest times some buckets are empty, whose ends are those of the ones before.
-            prop_assert!(bucket == 0 || Duration::from_nanos(ns) >= end_of(bucket - 1).min(Duration::from_nanos(ns)));
+            prop_assert!(bucket == 0 || Duration::from_nanos(ns) >= end_of(bucket - 1));
             prop_assert!(end_of(bucket).as_nanos() as u64 <= UNIT_NS.max(ns + ns / 4) + UNIT_NS);
         }
     }
