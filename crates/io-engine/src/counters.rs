@@ -36,7 +36,8 @@ pub struct DecisionCount {
     pub count: Count,
 }
 
-const MODE_CELLS: usize = Kind::ALL.len() * Mode::ALL.len();
+/// Of a table with a cell for each kind and mode.
+pub(crate) const MODE_CELLS: usize = Kind::ALL.len() * Mode::ALL.len();
 
 /// The counts of one file since it was opened, by kind and by the mode that ran.
 #[derive(Default)]
@@ -117,7 +118,7 @@ fn place(kind: Kind, decision: Decision) -> usize {
     row * Reason::ALL.len() + decision.reason as usize
 }
 
-fn place_of_mode(kind: Kind, mode: Mode) -> usize {
+pub(crate) fn place_of_mode(kind: Kind, mode: Mode) -> usize {
     kind as usize * Mode::ALL.len() + mode as usize
 }
 

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::counters::{MODE_CELLS, place_of_mode};
 use crate::mode::{Kind, Mode};
 
 const UNIT_NS: u64 = 125;
@@ -15,7 +16,7 @@ const DOUBLINGS: u64 = 30;
 const BUCKETS: usize = 1 + (PER_DOUBLING * DOUBLINGS) as usize;
 
 /// The times of the requests of one pool, by kind and by the mode that ran.
-pub struct Latencies([Histogram; Kind::ALL.len() * Mode::ALL.len()]);
+pub struct Latencies([Histogram; MODE_CELLS]);
 
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -35,11 +36,11 @@ pub struct Times {
 impl Latencies {
     /// `count`: for how many requests this one stands.
     pub fn record(&self, kind: Kind, mode: Mode, took: Duration, count: u64) {
-        self.0[place(kind, mode)].record(took, count);
+        self.0[place_of_mode(kind, mode)].record(took, count);
     }
 
     pub fn times(&self, kind: Kind, mode: Mode) -> Times {
-        self.0[place(kind, mode)].times()
+        self.0[place_of_mode(kind, mode)].times()
     }
 }
 
@@ -116,10 +117,6 @@ fn end_of(bucket: usize) -> Duration {
     let (doublings, part) = (at / PER_DOUBLING, at % PER_DOUBLING);
     let units = ((PER_DOUBLING + part + 1) << doublings).div_ceil(PER_DOUBLING);
     Duration::from_nanos(units * UNIT_NS)
-}
-
-fn place(kind: Kind, mode: Mode) -> usize {
-    kind as usize * Mode::ALL.len() + mode as usize
 }
 
 #[cfg(test)]
