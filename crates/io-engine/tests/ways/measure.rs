@@ -1,5 +1,5 @@
-//! Figures of a machine, for the notes of a change; nothing is asserted. `--release -- --ignored --nocapture measure` prints
-//! them.
+//! Figures of a machine, for the notes of a change; nothing is asserted.
+//! `cargo test --release -p forebay-io-engine --test ways -- --ignored --nocapture measure` prints them.
 
 use std::fs::File;
 use std::hint::black_box;

@@ -1,5 +1,6 @@
-//! Rates of cold reads with and without read-ahead, for the notes of a change; nothing is asserted. `--release -- --ignored
-//! --nocapture read_ahead` prints them, of a file in the directory that `READ_AHEAD_DIR` names, or in that of the build.
+//! Rates of cold reads with and without read-ahead, for the notes of a change; nothing is asserted.
+//! `cargo test --release -p forebay-io-engine --test ways -- --ignored --nocapture read_ahead` prints them, of a file in the
+//! directory that `READ_AHEAD_DIR` names, or in that of the build.
 
 use std::fs::File;
 use std::future::Future;
@@ -82,7 +83,7 @@ fn offsets(from: u64, step: u64, count: u64) -> Vec<u64> {
     (0..count).map(|at| from + at * step).collect()
 }
 
-/// Name, bytes of a read, readers. A shared list is read by several threads, each of which takes the next offset.
+/// Name, bytes of a read, readers, and the threads of each reader: each thread takes the next offset of the list.
 fn patterns() -> Vec<(&'static str, u64, Readers, usize)> {
     let quarter = FILE_BYTES / 4;
     let interleaved =
@@ -110,7 +111,7 @@ fn patterns() -> Vec<(&'static str, u64, Readers, usize)> {
     ]
 }
 
-/// Seconds.
+/// Returns the seconds that it took, and the counts of read-ahead.
 fn run(file: &File, is_ahead: bool, block: u64, readers: &Readers, threads_each: usize) -> (f64, String) {
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
     let config = EngineConfig {
@@ -153,7 +154,7 @@ fn rates_of_cold_reads() {
     file.sync_all().unwrap();
     for (name, block, readers, threads_each) in patterns() {
         let bytes = readers.iter().map(Vec::len).sum::<usize>() as u64 * block;
-        // The first one takes its pages from the host.
+        // The first run warms the caches below this machine.
         run(&file, false, block, &readers, threads_each);
         let mut rates = [Vec::new(), Vec::new()];
         let mut counts = String::new();
@@ -163,7 +164,7 @@ fn rates_of_cold_reads() {
             rates[usize::from(is_ahead)].push(bytes as f64 / seconds / 1e6);
             counts = counted;
         }
-        // The best, since other work on a machine only makes them slower.
+        // The best of each: other work on the machine only makes a run slower.
         let [without, with] = rates.map(|rates| rates.into_iter().fold(0.0, f64::max));
         println!("{name}: {without:.0} MB/s without, {with:.0} MB/s with ({:.2}), {counts}", with / without);
     }
