@@ -174,7 +174,11 @@ fn a_cold_read_of_a_large_file_that_is_used_once_is_not_taken_for_a_hot_one() {
 
 #[test]
 fn streams_of_buffered_reads_are_read_ahead_and_others_are_not() {
-    for policy in [Policy::Buffered, Policy::Uncached, Policy::Direct] {
+    for (policy, mode) in [
+        (Policy::Buffered, Mode::Buffered),
+        (Policy::Uncached, Mode::Uncached),
+        (Policy::Direct, Mode::Direct),
+    ] {
         let bench = Bench::new(policy);
         bench.file.write_all_at(&pattern(16 << 20), 0).unwrap();
         bench.forget();
@@ -185,11 +189,7 @@ fn streams_of_buffered_reads_are_read_ahead_and_others_are_not() {
         for at in (1_u64..16).rev() {
             bench.read(at << 20, 64 << 10);
         }
-        let is_buffered = !bench.has(match policy {
-            Policy::Uncached => Mode::Uncached,
-            Policy::Direct => Mode::Direct,
-            _ => Mode::Buffered,
-        }) || policy == Policy::Buffered;
+        let is_buffered = mode == Mode::Buffered || !bench.has(mode);
         assert_eq!(bench.path.read_ahead().issued_bytes > 0, is_buffered, "{policy:?}");
         assert_eq!(bench.path.read_ahead().outstanding_bytes(), 0, "the bench follows no advice");
     }
