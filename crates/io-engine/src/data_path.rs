@@ -38,7 +38,7 @@ use crate::write::{OFFSET_MAX, write_all};
 
 /// Of free aligned buffers.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// Of read-ahead that was not used yet: pages that other data had to leave for.
+/// Of bytes that were read ahead and not yet used: other data had to leave memory for them.
 const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// A stretch of a file that a door sends by itself is judged by its beginning.
 const JUDGED_BYTES_MAX: u64 = 1 << 20;

@@ -13,8 +13,8 @@ use super::{Advice, Found, Outcome, ReadAhead, ReadAheadBudget};
 use crate::range;
 use crate::residency::count_pages;
 
-/// The kernel cuts each request for pages to its own read-ahead or the largest transfer of the device, whichever is
-/// larger. The default of the former is no larger than this, and neither is the latter on some devices.
+/// The kernel cuts each request for pages short: to its own read-ahead, which is so many bytes by default, or to the
+/// largest transfer of the device if that is larger.
 const CALL_BYTES_MAX: u64 = 128 << 10;
 
 /// Made by the first read that misses the page cache.
@@ -28,7 +28,7 @@ pub struct FileReadAhead {
 
 struct State {
     rule: ReadAhead,
-    /// As the last read that missed found it, or farther.
+    /// As the last read that missed found it; longer if later reads hit beyond that.
     file_bytes: u64,
     is_listed: bool,
 }

@@ -11,9 +11,9 @@ use super::advised::Advised;
 use super::budget::{ReadAheadBudget, ReadAheadLimits};
 
 const WINDOW_READS_FIRST: u64 = 4;
-/// Misses after which a stream whose pages were in memory each time is tried again.
+/// A stream whose pages were in memory each time is tried again after so many misses at the latest.
 const QUIET_MISSES_MAX: u32 = 64;
-/// So many reads in order after the last one that was not make a stream that is in order.
+/// A stream that had a read out of order is in order again after so many reads in order.
 const ORDERED_READS_MIN: u32 = 16;
 /// Also of a stream that has gone astray.
 const STEPS_MIN: u32 = 2;
@@ -44,9 +44,9 @@ pub struct Stream {
     pub last_read: u64,
     /// Reads in order since the last one that was not.
     ordered_reads: u32,
-    /// Nothing is fetched until so many more reads have missed: the page cache had all of it.
+    /// The page cache had all of the last advice. Nothing is fetched until so many more reads have missed.
     quiet_misses: u32,
-    /// The next number of these.
+    /// `quiet_misses` after the next advice that the page cache has.
     quiet_misses_next: u32,
 }
 
@@ -144,14 +144,14 @@ impl Stream {
         self.advised.clear()
     }
 
-    /// Ranges that were asked for last are not fetched. Returns those of their bytes that were not read.
+    /// Notes that ranges of an advice are not fetched. Returns how many of their bytes were outstanding.
     pub fn take_back(&mut self, ranges: &[ByteRange]) -> u64 {
         let bytes = ranges.iter().map(|range| self.advised.take(*range)).sum();
         self.tally = Tally::default();
         bytes
     }
 
-    /// They may be asked for again, unless others were since: then the stream has them no more.
+    /// These ranges may be asked for again, unless the stream has asked for others since. It does not come back then.
     pub fn go_back(&mut self, ranges: &[ByteRange], front_before: ByteRange) {
         if ranges.last() == Some(&self.front) {
             self.front = front_before;
