@@ -42,8 +42,8 @@ pub(crate) async fn within<F: Future>(patience: Duration, future: F) -> Result<F
     timeout(patience, future).await
 }
 
-/// Deadlines of one wait after the other. The timer of a wait that has ended runs on: it is set anew when it fires, or where
-/// a later wait ends sooner, and not for every wait.
+/// Deadlines of waits that follow each other, with one timer for all. A wait that ends early leaves the timer as it is, and a
+/// later one sets it only if its own deadline comes sooner, or when the timer fires too early for it.
 #[derive(Default)]
 pub(crate) struct Patience {
     timer: Option<Pin<Box<Sleep>>>,

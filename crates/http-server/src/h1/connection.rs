@@ -77,7 +77,7 @@ impl Connection<'_> {
         let (mut heads, mut idle) = (HeadReader::new(self.shared.limits.head), Patience::default());
         let mut is_first = true;
         loop {
-            match self.next_head(&mut wire, (&mut heads, &mut idle), is_first).await {
+            match self.next_head(&mut wire, &mut heads, &mut idle, is_first).await {
                 Next::Head(head, charge) => {
                     match self.exchange(wire, *head).await {
                         Some(again) => wire = again,
@@ -102,7 +102,8 @@ impl Connection<'_> {
     async fn next_head(
         &self,
         wire: &mut Wire,
-        (heads, idle): (&mut HeadReader, &mut Patience),
+        heads: &mut HeadReader,
+        idle: &mut Patience,
         is_first: bool,
     ) -> Next {
         let limits = &self.shared.limits;
