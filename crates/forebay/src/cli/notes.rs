@@ -135,11 +135,12 @@ Examples:
 pub const POOL_IOSTAT: &str = "\
 The instance must be running. Run the command as the owner of the data directory.
 
-Each row has the requests that one rule gave one mode. The guide to pools and disks lists the reasons. Bytes are those
-of the requests at the pool, not those at its disk.
+The lines before the tables have the write journals: records of small stable writes and their syncs; writes that a
+journal refused; files that followed, which are synced, so that a restart no longer needs their records; files that are
+to follow; and the space in use.
 
-A line for each pool has its write journal: the records of small stable writes and their syncs, the writes that it did
-not take, the files that followed their records and those that are to follow, and the space in use.
+Each row of the first table has the requests that one rule gave one mode. The guide to pools and disks lists the
+reasons. Bytes are those of the requests at the pool, not those at its disk.
 
 The second table has the times of reads and writes at the page cache or the disk. Of reads that the page cache serves
 at once, one in 64 is timed and counts for all, after the first 64. The third table has the threads of the pools: the
