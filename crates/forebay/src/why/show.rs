@@ -64,15 +64,8 @@ impl ReplicaIo {
     }
 
     fn table(&self) -> String {
-        let mut table = Table::new([
-            Column::Text("time"),
-            Column::Text("kind"),
-            Column::Number("offset"),
-            Column::Number("length"),
-            Column::Text("mode"),
-            Column::Text("reason"),
-            Column::Text("inputs"),
-        ]);
+        let [time, kind, offset, length, mode, reason] = Decided::COLUMNS;
+        let mut table = Table::new([time, kind, offset, length, mode, reason, Column::Text("inputs")]);
         for decided in &self.decisions {
             let [time, kind, offset, length, mode, reason] = decided.cells();
             table.row([time, kind, offset, length, mode, reason, inputs(&decided.inputs)]);
@@ -81,16 +74,9 @@ impl ReplicaIo {
     }
 
     fn table_of_replay(&self) -> String {
-        let mut table = Table::new([
-            Column::Text("time"),
-            Column::Text("kind"),
-            Column::Number("offset"),
-            Column::Number("length"),
-            Column::Text("mode"),
-            Column::Text("reason"),
-            Column::Text("would be"),
-            Column::Text("inputs"),
-        ]);
+        let [time, kind, offset, length, mode, reason] = Decided::COLUMNS;
+        let (would_be, facts) = (Column::Text("would be"), Column::Text("inputs"));
+        let mut table = Table::new([time, kind, offset, length, mode, reason, would_be, facts]);
         for decided in &self.decisions {
             let [time, kind, offset, length, mode, reason] = decided.cells();
             let replayed = match decided.replayed {
@@ -106,6 +92,16 @@ impl ReplicaIo {
 }
 
 impl Decided {
+    /// Of `cells`.
+    const COLUMNS: [Column; 6] = [
+        Column::Text("time"),
+        Column::Text("kind"),
+        Column::Number("offset"),
+        Column::Number("length"),
+        Column::Text("mode"),
+        Column::Text("reason"),
+    ];
+
     fn cells(&self) -> [String; 6] {
         let Request { kind, offset, length_bytes, .. } = self.inputs.request;
         let mode = self.decision.mode.label();
