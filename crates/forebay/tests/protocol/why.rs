@@ -1,6 +1,6 @@
 //! `forebay why io` and `forebay pool iostat`: decisions about modes, and the counts of files.
 
-use nfs4::{CreateType4, StableHow4};
+use nfs4::{CreateType4, NfsFh4, StableHow4};
 use testkit::nfs_client::{NfsClient, OpenFile};
 
 use crate::server::{Instance, Server, Setup};
@@ -9,10 +9,34 @@ use crate::server::{Instance, Server, Setup};
 const DECIDED: Setup =
     Setup { configuration: "[pools]\nio = \"direct\"\n", lease_s: 60, grace_s: 0, pools: 1, arguments: &[] };
 
-fn told(instance: &Instance, more: &[&str]) -> String {
-    let output = instance.run(&[&["why", "io"], more].concat());
+/// A server on a new instance, a client of it, and the root of the namespace.
+fn start(setup: Setup) -> (Instance, Server, NfsClient, NfsFh4) {
+    let (instance, server) = Server::start_with(setup);
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    (instance, server, client, root)
+}
+
+/// The same after three small stable writes of one file.
+fn start_and_write() -> (Instance, Server, NfsClient) {
+    let (instance, server, mut client, root) = start(Setup::default());
+    let file = client.create(&root, "file").unwrap();
+    (0..3).for_each(|_| write(&mut client, &file, 4096));
+    (instance, server, client)
+}
+
+fn succeed(instance: &Instance, command: &[&str], more: &[&str]) -> String {
+    let output = instance.run(&[command, more].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn told(instance: &Instance, more: &[&str]) -> String {
+    succeed(instance, &["why", "io"], more)
+}
+
+fn iostat(instance: &Instance, more: &[&str]) -> String {
+    succeed(instance, &["pool", "iostat"], more)
 }
 
 fn refusal(instance: &Instance, more: &[&str]) -> String {
@@ -29,9 +53,7 @@ fn write(client: &mut NfsClient, file: &OpenFile, bytes: usize) {
 
 #[test]
 fn the_decisions_of_a_file_are_told_and_decided_again_with_other_thresholds() {
-    let (instance, server) = Server::start_with(DECIDED);
-    let mut client = server.client("host");
-    let root = client.root().unwrap();
+    let (instance, _server, mut client, root) = start(DECIDED);
     let dir = client.mkdir(&root, "dir", 0o755).unwrap();
     let file = client.create(&dir, "file").unwrap();
     write(&mut client, &file, 64 << 10);
@@ -63,9 +85,7 @@ fn the_decisions_of_a_file_are_told_and_decided_again_with_other_thresholds() {
 
 #[test]
 fn a_file_of_which_nothing_is_recorded_is_told_with_the_reason() {
-    let (instance, server) = Server::start();
-    let mut client = server.client("host");
-    let root = client.root().unwrap();
+    let (instance, server, mut client, root) = start(Setup::default());
     let file = client.create(&root, "file").unwrap();
     write(&mut client, &file, 100);
     let text = told(&instance, &["/file"]);
@@ -82,9 +102,7 @@ fn a_file_of_which_nothing_is_recorded_is_told_with_the_reason() {
 
 #[test]
 fn a_path_without_a_replica_is_refused_with_the_reason() {
-    let (instance, server) = Server::start();
-    let mut client = server.client("host");
-    let root = client.root().unwrap();
+    let (instance, _server, mut client, root) = start(Setup::default());
     client.mkdir(&root, "dir", 0o755).unwrap();
     client.create(&root, "empty").unwrap();
     let target = bytes::Bytes::from_static(b"empty");
@@ -106,9 +124,7 @@ fn a_path_without_a_replica_is_refused_with_the_reason() {
 
 #[test]
 fn the_files_with_the_most_bytes_are_told_with_their_paths() {
-    let (instance, server) = Server::start();
-    let mut client = server.client("host");
-    let root = client.root().unwrap();
+    let (instance, _server, mut client, root) = start(Setup::default());
     for (name, bytes) in [("small", 100), ("large", 64 << 10), ("medium", 4096)] {
         let file = client.create(&root, name).unwrap();
         write(&mut client, &file, bytes);
@@ -117,11 +133,7 @@ fn the_files_with_the_most_bytes_are_told_with_their_paths() {
     write(&mut client, &open, 1 << 20);
     client.remove(&root, "removed").unwrap();
 
-    let run = |more: &[&str]| {
-        let output = instance.run(&[&["pool", "iostat", "--by-file"], more].concat());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let run = |more: &[&str]| iostat(&instance, &[&["--by-file"], more].concat());
     let found: serde_json::Value = serde_json::from_str(&run(&["--top", "3", "--json"])).unwrap();
     let files = found["files"].as_array().unwrap();
     let paths: Vec<_> = files.iter().map(|file| file["path"].as_str()).collect();
@@ -135,13 +147,8 @@ fn the_files_with_the_most_bytes_are_told_with_their_paths() {
 
 #[test]
 fn times_of_requests_and_the_load_of_threads_are_told() {
-    let (instance, server) = Server::start();
-    let mut client = server.client("host");
-    let root = client.root().unwrap();
-    let file = client.create(&root, "file").unwrap();
-    (0..3).for_each(|_| write(&mut client, &file, 4096));
-    let output = instance.run(&["pool", "iostat", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (instance, _server, _client) = start_and_write();
+    let told: serde_json::Value = serde_json::from_str(&iostat(&instance, &["--json"])).unwrap();
     let pool = &told["pools"][0];
     let timed = pool["latencies"].as_array().unwrap();
     assert_eq!(timed.len(), 1, "{told}");
@@ -156,18 +163,12 @@ fn times_of_requests_and_the_load_of_threads_are_told() {
 
 #[test]
 fn the_write_journal_is_told_with_the_records_of_small_stable_writes() {
-    let (instance, server) = Server::start();
-    let mut client = server.client("host");
-    let root = client.root().unwrap();
-    let file = client.create(&root, "file").unwrap();
-    (0..3).for_each(|_| write(&mut client, &file, 4096));
-    let output = instance.run(&["pool", "iostat", "--json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (instance, _server, _client) = start_and_write();
+    let told: serde_json::Value = serde_json::from_str(&iostat(&instance, &["--json"])).unwrap();
     let journal = &told["pools"][0]["journal"];
     let count = |name: &str| journal[name].as_u64().unwrap();
     assert_eq!((count("record_bytes"), count("files"), count("refused")), (3 * 4096, 1, 0), "{told}");
     assert!(count("syncs") > 0 && count("used_bytes") > 3 * 4096 && !journal["failed"].as_bool().unwrap());
-    let text = instance.run(&["pool", "iostat"]).stdout;
-    let text = String::from_utf8_lossy(&text);
+    let text = iostat(&instance, &[]);
     assert!(text.contains("\npool-0: write journal: "), "{text}");
 }
