@@ -17,12 +17,11 @@ use pool::mode::{Decision, Inputs, Mode, Thresholds};
 use pool::{LocalPool, RecordedDecision};
 use serde::{Deserialize, Serialize};
 use types::calendar::DateTime;
-use types::{Clock, FileId, FileKind, Identity, PoolId, Timestamp};
+use types::{Clock, FileId, FileKind, PoolId, Timestamp};
 
 use crate::cli::{WhyCommand, WhyIoArguments};
 use crate::control::{self, Request};
-use crate::dir::names;
-use crate::output;
+use crate::{dir, output};
 use replay::Change;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -101,26 +100,22 @@ pub async fn answer(
     let replicas = places.iter().filter_map(|id| pools.iter().find(|pool| pool.id() == *id));
     Ok(FileIo {
         path: path.to_owned(),
-        file: format!("{:016x}", file.0),
+        file: file.to_string(),
         size_bytes,
         replicas: replicas.map(|pool| ReplicaIo::of(pool, file, clock)).collect(),
     })
 }
 
 async fn find(namespace: &SqlNamespace, path: &str) -> Result<(FileId, u64)> {
-    let mut at = FileId::ROOT;
-    for name in names(path).with_context(|| path.to_owned())? {
-        at = match namespace.lookup(&Identity::root(), at, &name).await {
-            Ok(found) => found.entry.file,
-            Err(NamespaceError::NotFound | NamespaceError::NotDirectory) => {
-                bail!("{path} does not exist (paths begin at the root of the namespace)")
-            }
-            Err(error) => return Err(anyhow!(error).context(path.to_owned())),
-        };
-    }
-    let attributes = namespace.attributes(at).await.with_context(|| path.to_owned())?;
+    let file = dir::find(namespace, path).await.map_err(|error| match error.downcast_ref() {
+        Some(NamespaceError::NotFound | NamespaceError::NotDirectory) => {
+            anyhow!("{path} does not exist (paths begin at the root of the namespace)")
+        }
+        _ => error.context(path.to_owned()),
+    })?;
+    let attributes = namespace.attributes(file).await.with_context(|| path.to_owned())?;
     match attributes.kind {
-        FileKind::Regular => Ok((at, attributes.size)),
+        FileKind::Regular => Ok((file, attributes.size)),
         FileKind::Directory => bail!("{path} is a directory: name a file in it"),
         FileKind::Symlink => bail!("{path} is a symbolic link: name the file that it leads to"),
         FileKind::BlockDevice(_) | FileKind::CharacterDevice(_) | FileKind::Fifo | FileKind::Socket => {
@@ -151,7 +146,7 @@ impl ReplicaIo {
     }
 }
 
-/// Since 1970, of an event of that age: the same at whatever fraction of a second it is asked for.
+/// The second since 1970 of an event of that age. It does not depend on the moment of the question.
 fn second_of(now: Timestamp, age: Duration) -> i64 {
     let age = i128::try_from(age.as_nanos()).unwrap_or(i128::MAX);
     let seconds = now.total_nanoseconds().saturating_sub(age).div_euclid(1_000_000_000);

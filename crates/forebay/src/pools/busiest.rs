@@ -61,7 +61,7 @@ pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of each pool so many.
+/// The `top` files of each pool.
 pub async fn answer(names: &dyn Paths, pools: &[Arc<LocalPool>], top: usize) -> Vec<FileStatistics> {
     let found: Vec<(PoolId, FileCounts)> = pools
         .iter()
@@ -86,7 +86,7 @@ impl FileStatistics {
         let path = path.map(|names| escaped(&names));
         FileStatistics {
             pool: pool.to_string(),
-            file: format!("{:016x}", counts.file.0),
+            file: counts.file.to_string(),
             path,
             counts: counted.collect(),
             waits: counts.waits,
