@@ -39,7 +39,7 @@ impl Times {
         Times { count, p50_us, p90_us, p99_us, max_us: us(max_ns), buckets_ns }
     }
 
-    /// Those of the time between two reports. The longest is known as far as its bucket.
+    /// The times between two reports. The longest is only known by the end of its bucket.
     pub fn since(&self, earlier: Option<&Times>) -> Times {
         let Some(earlier) = earlier.filter(|earlier| earlier.count <= self.count) else {
             return self.clone();
@@ -64,7 +64,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// With two or three digits that count.
+/// With two or three significant digits.
 fn shown(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 1e3 => (us, "µs"),

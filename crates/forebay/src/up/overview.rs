@@ -463,7 +463,7 @@ fn refusing_growth(trouble: Trouble) -> Problem {
     }
 }
 
-/// Without paths, which not everybody who may ask may know.
+/// Without paths: some users who may read problems may not read paths.
 fn bad_blocks(pool: PoolId, bad: &[BadReplica]) -> Option<Problem> {
     if bad.is_empty() {
         return None;

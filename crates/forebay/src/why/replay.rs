@@ -16,7 +16,8 @@ pub struct Change {
     value: Value,
 }
 
-/// The thresholds that the rule reads. Those of contention decide before it, whether a file counts as contended.
+/// The thresholds that the rule reads. Those of contention are absent: they are applied before, and the rule reads whether
+/// the file is contended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Policy,
