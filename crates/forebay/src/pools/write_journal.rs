@@ -15,7 +15,7 @@ pub struct WriteJournal {
     pub syncs: u64,
     /// Writes that were synced with their file, since the journal was full or had failed.
     pub refused: u64,
-    /// Files that followed their records.
+    /// Syncs of files whose writes the journal already had.
     pub written_back: u64,
     /// Files with records that a restart would apply.
     pub files: u64,
