@@ -198,7 +198,11 @@ pub const SERIES: &[Series] = &[
         &["pool"],
         "Small stable writes that the write journal did not take and that were synced with their file.",
     ),
-    counter("forebay_journal_written_back_total", &["pool"], "Syncs of files whose writes the journal already had."),
+    counter(
+        "forebay_journal_written_back_total",
+        &["pool"],
+        "Syncs of files whose writes the journal already had.",
+    ),
     gauge("forebay_journal_files", &["pool"], "Files with records that a restart would apply."),
     gauge("forebay_journal_used_bytes", &["pool"], "Space of the write journal in use."),
     gauge("forebay_journal_room_bytes", &["pool"], "Space of the write journal."),
