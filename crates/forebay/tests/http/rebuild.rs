@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::server::{Instance, Server, status_of};
+use crate::server::{Instance, Server, status_of, until};
 
 fn rebuild(instance: &Instance) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
@@ -35,7 +35,14 @@ fn a_lost_namespace_is_built_anew_from_the_pools() {
     assert_eq!(server.put("/a/b/2", "written again, and longer").status, 204);
     assert_eq!(server.put("/a/late", "late").status, 201);
     assert_eq!(server.status_of("DELETE", "/a/gone"), 204);
-    crate::server::until("the replica is gone", || instance.replicas().len() == 41);
+    until("the replica is gone", || instance.replicas().len() == 41);
+    // A kill before the removal is synced would bring the replica back from the write journal.
+    until("no start brings it back", || {
+        let metrics = server.call("GET", "/metrics").text();
+        let files =
+            metrics.lines().find_map(|line| line.strip_prefix("forebay_journal_files{pool=\"pool-0\"} "));
+        files.expect("the pool has a journal").parse::<u32>().unwrap() <= 41
+    });
     drop(client);
     server.kill();
 
