@@ -336,10 +336,10 @@ pub async fn a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on
 ) {
     let pool = subject.pool();
     let writer = writer(&pool, 7).await;
-    let WriteThrough { written, synced } = writer.write_through(2, Bytes::from("data"));
+    let WriteThrough { written, synced, .. } = writer.write_through(2, Bytes::from("data"));
     written.await.expect("there is space");
     assert_eq!(read(&writer, 0, 10).await, (b"\0\0data".to_vec(), true));
-    assert_eq!(synced.await.expect("the disk is well"), writer.verifier());
+    assert_eq!(synced.await.expect("the disk is well").verifier, writer.verifier());
     let reader = open_at(&pool, 7, TicketMode::Read, 0).await;
     let refused = reader.write_through(0, Bytes::from("no")).written.await;
     assert!(matches!(refused, Err(PoolError::ReadOnlyTicket)));

@@ -50,7 +50,9 @@ pub use namespace::{
 };
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
-pub use pool::{ANSWER_TIME, BATCH_LEN_MAX, OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
+pub use pool::{
+    ANSWER_TIME, BATCH_LEN_MAX, OpenReplica, Pool, PoolStatus, ReplicaFacts, Synced, WriteThrough,
+};
 pub use pool_list::{PoolList, PoolListError};
 pub use pool_manager::{
     ClientReport, Grant, Outcome, PoolManager, Purpose, Selection, TransferReport, Transfers,

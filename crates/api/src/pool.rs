@@ -95,7 +95,8 @@ pub trait OpenReplica: Send + Sync {
     /// Writes and syncs: for a caller that goes on when the bytes can be read, while they go to the disk.
     fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
         let written = self.write_at(offset, data, Stability::FileSync);
-        WriteThrough { written, synced: IoHandle::ready(Ok(self.verifier())) }
+        let synced = Synced { verifier: self.verifier(), keeps_length: false };
+        WriteThrough { written, synced: IoHandle::ready(Ok(synced)), may_keep_length: false }
     }
     /// Everything written so far is on disk when this is answered; a failed write-back is told to every later sync.
     fn sync(&self) -> IoHandle<Verifier>;
@@ -119,7 +120,23 @@ pub struct WriteThrough {
     /// The bytes can be read, and are that stable or more.
     pub written: IoHandle<Stability>,
     /// They are on disk. To be asked after a successful `written`.
-    pub synced: IoHandle<Verifier>,
+    pub synced: IoHandle<Synced>,
+    /// `synced` is likely to say so.
+    pub may_keep_length: bool,
+}
+
+impl WriteThrough {
+    pub fn refused(error: PoolError) -> WriteThrough {
+        let (written, synced) = (IoHandle::ready(Err(error.clone())), IoHandle::ready(Err(error)));
+        WriteThrough { written, synced, may_keep_length: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synced {
+    pub verifier: Verifier,
+    /// The pool tells the next start that the file is that long, unless it is cut: the namespace may learn it later.
+    pub keeps_length: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

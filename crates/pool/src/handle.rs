@@ -60,10 +60,7 @@ impl OpenReplica for Handle {
 
     fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
         if let Err(error) = self.check_write() {
-            return WriteThrough {
-                written: IoHandle::ready(Err(error.clone())),
-                synced: IoHandle::ready(Err(error)),
-            };
+            return WriteThrough::refused(error);
         }
         self.shared.counters.writes.add(1);
         self.shared.counters.syncs.add(1);

@@ -180,6 +180,7 @@ impl Replica {
         let (file, record) = (self.id(), self.file.record());
         let (birth, epoch) = (u64::from(record.birth().0), u64::from(record.fence.epoch().0));
         let mut recorded = Recorded { is_recorded: false, turn: None };
+        let end = offset + bytes.len() as u64;
         if self.file.is_removed() {
             return recorded;
         }
@@ -198,6 +199,7 @@ impl Replica {
         if let Some(turn) =
             shared.journal.append(&Record::Write { file, birth, epoch, offset, bytes }, waiter)
         {
+            record.promise_length(end);
             recorded.is_recorded = true;
             recorded.turn = recorded.turn.or(turn);
         }

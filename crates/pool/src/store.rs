@@ -17,6 +17,8 @@ use rustix::io::Errno;
 use types::{FileId, PoolId, Timestamp};
 
 pub use self::faults::Faults;
+#[cfg(test)]
+pub use self::faults::OnDisk;
 use self::names::Names;
 use crate::disk_error::is_of_the_disk;
 use crate::label::{self, Label, LabelError};
@@ -307,7 +309,7 @@ impl Store {
     pub fn sync_data(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         self.faults.of_sync()?;
         fdatasync(file)?;
-        self.faults.note_synced(file);
+        self.faults.note_synced(file, false);
         Ok(())
     }
 
@@ -315,7 +317,7 @@ impl Store {
     pub fn sync_all(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         self.faults.of_sync()?;
         fsync(file)?;
-        self.faults.note_synced(file);
+        self.faults.note_synced(file, true);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{IoHandle, PoolError, ReadData, Stability, Verifier, WriteThrough};
+use api::{IoHandle, PoolError, ReadData, Stability, Synced, Verifier, WriteThrough};
 use bytes::{Bytes, BytesMut};
 use types::PoolId;
 
@@ -134,14 +134,11 @@ impl Engine {
             of_written.give(result.map(|()| Stability::Unstable));
         };
         let tell_synced = move |result: Result<Verifier, PoolError>| {
-            of_synced.give(result);
+            of_synced.give(result.map(|verifier| Synced { verifier, keeps_length: false }));
         };
         match self.enqueue_through(file, offset, data, tell_written, tell_synced) {
-            Ok(()) => WriteThrough { written, synced },
-            Err(error) => WriteThrough {
-                written: IoHandle::ready(Err(error.clone())),
-                synced: IoHandle::ready(Err(error)),
-            },
+            Ok(()) => WriteThrough { written, synced, may_keep_length: false },
+            Err(error) => WriteThrough::refused(error),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{IoHandle, PoolError, Stability, Verifier, WriteThrough};
+use api::{IoHandle, PoolError, Stability, Synced, Verifier, WriteThrough};
 use bytes::Bytes;
 use io_engine::Work;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use super::Handle;
 use crate::journal::lead_aside;
 use crate::replica::Recorded;
 
-type Tell = Box<dyn FnOnce(Result<Verifier, PoolError>) + Send>;
+type Tell = Box<dyn FnOnce(Result<Synced, PoolError>) + Send>;
 
 /// A write that is done and not yet on disk.
 struct Waiting {
@@ -28,14 +28,16 @@ impl Waiting {
             Ok(()) => {
                 // Before the answer: the caller may want the file closed.
                 drop(handle);
-                tell(Ok(verifier));
+                // Its record has the length, or else the label, which is on disk before the record goes.
+                tell(Ok(Synced { verifier, keeps_length: true }));
             }
             Err(reason) => {
                 handle.shared.journal.note_refusal(&reason);
                 handle.replica.note_unrecorded();
                 // This thread leads the journal, and the sync may wait for that.
                 let engine = &Arc::clone(&handle.shared).engine;
-                engine.sync_and_tell(&handle, Box::new(move |synced| tell(synced.map(|()| verifier))));
+                engine
+                    .sync_and_tell(&handle, Box::new(move |synced| tell(synced.map(|()| in_file(verifier)))));
             }
         }
     }
@@ -48,16 +50,20 @@ impl Waiting {
     fn sync(self) {
         let Waiting { handle, tell } = self;
         let (shared, verifier) = (Arc::clone(&handle.shared), handle.shared.verifier);
-        shared.engine.sync_here(handle, Box::new(move |synced| tell(synced.map(|()| verifier))));
+        shared.engine.sync_here(handle, Box::new(move |synced| tell(synced.map(|()| in_file(verifier)))));
     }
+}
+
+/// Synced with its file, whose label is not.
+fn in_file(verifier: Verifier) -> Synced {
+    Synced { verifier, keeps_length: false }
 }
 
 impl Handle {
     pub(super) fn write_recorded(&self, offset: u64, data: Bytes) -> IoHandle<Stability> {
         let (answer, handle) = self.shared.engine.answer();
         let this = self.clone();
-        let tell =
-            move |synced: Result<Verifier, PoolError>| answer.give(synced.map(|_| Stability::FileSync));
+        let tell = move |synced: Result<Synced, PoolError>| answer.give(synced.map(|_| Stability::FileSync));
         let job = move || this.record(offset, data, |_| {}, Box::new(tell));
         match self.shared.engine.begin(Work::Record, job) {
             Ok(()) => handle,
@@ -73,11 +79,8 @@ impl Handle {
             |result: Result<(), PoolError>| of_written.give(result.map(|()| Stability::Unstable));
         let job = move || this.record(offset, data, tell_written, Box::new(|result| of_synced.give(result)));
         match self.shared.engine.begin(Work::Record, job) {
-            Ok(()) => WriteThrough { written, synced },
-            Err(error) => WriteThrough {
-                written: IoHandle::ready(Err(error.clone())),
-                synced: IoHandle::ready(Err(error)),
-            },
+            Ok(()) => WriteThrough { written, synced, may_keep_length: true },
+            Err(error) => WriteThrough::refused(error),
         }
     }
 

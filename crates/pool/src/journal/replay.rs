@@ -22,7 +22,7 @@ use super::place::{self, JournalPlace};
 use super::{PAYLOAD_BYTES_MAX, PoolJournal, compare};
 use crate::counters::Counter;
 use crate::error::OpenError;
-use crate::label::{self, LabelError};
+use crate::label::{self, Label, LabelError};
 use crate::parts::PoolParts;
 use crate::store::{Faults, Store, look_at};
 
@@ -224,12 +224,36 @@ fn tell(pool: PoolId, path: &Path, summary: &Summary) {
     tracing::debug!(%pool, ?summary, "write journal read");
 }
 
+/// A replica with writes that were made again.
+struct Touched {
+    open: OwnedFd,
+    label: Label,
+    /// Of the longest write.
+    end: u64,
+}
+
+impl Touched {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        self.end = self.end.max(offset.saturating_add(bytes.len() as u64));
+        write_all(self.open.as_fd(), bytes, offset)
+    }
+
+    /// The label promises to the namespace what the records promised.
+    fn sync(&self, store: &Store) -> Result<(), Errno> {
+        if self.label.length < Some(self.end) {
+            label::write(&self.open, &Label { length: Some(self.end), ..self.label })?;
+        }
+        store.sync_all(self.open.as_fd())?;
+        store.sync_name(self.label.file)
+    }
+}
+
 /// Applies records in their order.
 struct Applying<'a> {
     store: &'a Store,
     path: &'a Path,
     /// Touched, and not synced yet. `None`: there is no such file, or another one.
-    files: HashMap<FileId, Option<OwnedFd>>,
+    files: HashMap<FileId, Option<Touched>>,
     /// Records of files that are gone, or that are not what the record says.
     passed_over: u64,
 }
@@ -250,9 +274,9 @@ impl Applying<'_> {
                     let opened = self.open(file, birth_of(birth)).map_err(failed)?;
                     self.files.insert(file, opened);
                 }
-                match &self.files[&file] {
-                    Some(open) => write_all(open.as_fd(), bytes, offset),
-                    None => {
+                match self.files.get_mut(&file) {
+                    Some(Some(touched)) => touched.write(offset, bytes),
+                    _ => {
                         self.passed_over += 1;
                         Ok(())
                     }
@@ -268,7 +292,7 @@ impl Applying<'_> {
         if self.files.len() >= OPEN_MAX { self.sync() } else { Ok(()) }
     }
 
-    fn create(&mut self, file: FileId, birth: Birth, epoch: Epoch) -> Result<Option<OwnedFd>, Errno> {
+    fn create(&mut self, file: FileId, birth: Birth, epoch: Epoch) -> Result<Option<Touched>, Errno> {
         let (created, is_fresh) = match self.store.create(file) {
             Err(errno) if is_of_its_place(errno) => return Ok(None),
             created => created?,
@@ -277,13 +301,14 @@ impl Applying<'_> {
             matches!(label::read(&created), Ok(None)) && look_at(created.as_fd()).is_ok_and(|it| it.size == 0)
         };
         if is_fresh || is_unlabelled() {
-            label::write(&created, &self.store.label(file, birth, epoch, 0))?;
-            return Ok(Some(created));
+            let label = self.store.label(file, birth, epoch, 0);
+            label::write(&created, &label)?;
+            return Ok(Some(Touched { open: created, label, end: 0 }));
         }
         self.admit(file, birth, created)
     }
 
-    fn open(&mut self, file: FileId, birth: Birth) -> Result<Option<OwnedFd>, Errno> {
+    fn open(&mut self, file: FileId, birth: Birth) -> Result<Option<Touched>, Errno> {
         match self.store.open(file) {
             Ok(Some(found)) => self.admit(file, birth, found),
             Ok(None) => Ok(None),
@@ -293,27 +318,27 @@ impl Applying<'_> {
     }
 
     /// The replica, if it is the one that the record is of.
-    fn admit(&mut self, file: FileId, birth: Birth, found: OwnedFd) -> Result<Option<OwnedFd>, Errno> {
-        let is_its = match label::read(&found) {
-            Ok(Some(label)) => {
-                label.file == file && label.instance == self.store.instance && label.birth.agrees_with(birth)
-            }
-            Ok(None) | Err(LabelError::Malformed) => false,
+    fn admit(&mut self, file: FileId, birth: Birth, found: OwnedFd) -> Result<Option<Touched>, Errno> {
+        let label = match label::read(&found) {
+            Ok(label) => label,
+            Err(LabelError::Malformed) => None,
             Err(LabelError::Unreadable(errno)) => return Err(errno),
         };
-        if !is_its && self.passed_over < TOLD_MAX {
+        let its = label.filter(|label| {
+            label.file == file && label.instance == self.store.instance && label.birth.agrees_with(birth)
+        });
+        if its.is_none() && self.passed_over < TOLD_MAX {
             tracing::warn!(pool = %self.store.pool, %file, "write journal has records of a replica that is another one now");
         }
-        Ok(is_its.then_some(found))
+        Ok(its.map(|label| Touched { open: found, label, end: 0 }))
     }
 
     /// Brings what was touched to the disk.
     fn sync(&mut self) -> Result<(), OpenError> {
-        for (file, open) in std::mem::take(&mut self.files) {
-            let Some(open) = open else { continue };
-            let synced = self.store.sync_all(open.as_fd()).and_then(|()| self.store.sync_name(file));
-            if let Err(errno) = synced {
-                self.files.insert(file, Some(open));
+        for (file, touched) in std::mem::take(&mut self.files) {
+            let Some(touched) = touched else { continue };
+            if let Err(errno) = touched.sync(self.store) {
+                self.files.insert(file, Some(touched));
                 self.lose(file, errno)?;
             }
         }
@@ -324,7 +349,7 @@ impl Applying<'_> {
     /// A disk that fails at one place keeps the pool from no other file; this one is broken, as after a failed sync.
     fn lose(&self, file: FileId, errno: Errno) -> Result<(), OpenError> {
         let failed = |errno: Errno| OpenError::io("apply a record of the write journal to", self.path, errno);
-        let Some(Some(open)) = self.files.get(&file) else { return Err(failed(errno)) };
+        let Some(Some(Touched { open, .. })) = self.files.get(&file) else { return Err(failed(errno)) };
         if errno != Errno::IO {
             return Err(failed(errno));
         }

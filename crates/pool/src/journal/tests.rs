@@ -1,7 +1,7 @@
 //! Restarts after a power cut: files are as of their last sync, and the journal brings the rest.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,11 @@ use types::{Epoch, FileId, PoolId, Random};
 
 use super::JournalPlace;
 use crate::OpenError;
+use crate::label;
+use crate::layout::ReplicaPlace;
 use crate::local::tests::config;
 use crate::local::{Config, LocalPool};
+use crate::store::OnDisk;
 
 struct Chance;
 
@@ -57,6 +60,19 @@ async fn write(pool: &LocalPool, file: u64, offset: u64, bytes: &[u8], stability
     replica(pool, file).await.write_at(offset, data, stability).await.unwrap();
 }
 
+/// Whether the pool keeps the length for the namespace.
+async fn write_through(pool: &LocalPool, file: u64, offset: u64, bytes: &[u8]) -> bool {
+    let through = replica(pool, file).await.write_through(offset, Bytes::copy_from_slice(bytes));
+    through.written.await.unwrap();
+    through.synced.await.unwrap().keeps_length
+}
+
+/// The length that the label states.
+fn labelled(dir: &Path, file: u64) -> u64 {
+    let open = File::open(dir.join(ReplicaPlace::of(FileId(file)).path())).unwrap();
+    label::read(open).unwrap().unwrap().length.unwrap()
+}
+
 async fn read(pool: &LocalPool, file: u64) -> Vec<u8> {
     replica(pool, file).await.read_at(0, u32::MAX).await.unwrap().data.to_vec()
 }
@@ -73,7 +89,10 @@ fn cut_power(pool: Arc<LocalPool>) {
                 let file = file.unwrap();
                 let id = u64::from_str_radix(file.file_name().to_str().unwrap(), 16).unwrap();
                 match on_disk.get(&FileId(id)) {
-                    Some(bytes) => fs::write(file.path(), bytes).unwrap(),
+                    Some(OnDisk { bytes, label }) => {
+                        fs::write(file.path(), bytes).unwrap();
+                        label::write(File::options().write(true).open(file.path()).unwrap(), label).unwrap();
+                    }
                     None => fs::remove_file(file.path()).unwrap(),
                 }
             }
@@ -134,7 +153,7 @@ async fn a_file_is_settled_before_it_is_cut() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(dir.path());
     write(&pool, 1, 0, b"a longer text", Stability::FileSync).await;
-    let path = dir.path().join(crate::layout::ReplicaPlace::of(FileId(1)).path());
+    let path = dir.path().join(ReplicaPlace::of(FileId(1)).path());
     let (told, seen) = std::sync::mpsc::channel();
     let look = move || told.send(fs::metadata(path).unwrap().len()).unwrap();
     *pool.parts().store.faults.in_next_sync.lock() = Some(Box::new(look));
@@ -151,7 +170,7 @@ async fn a_file_that_somebody_took_away_while_the_pool_was_closed_is_not_made_ag
     pool.parts().journal.settle_all(pool.parts());
     pool.parts().journal.barrier(pool.parts()).unwrap();
     write(&pool, 1, 3, b"journal", Stability::FileSync).await;
-    let lying = dir.path().join(crate::layout::ReplicaPlace::of(FileId(1)).path());
+    let lying = dir.path().join(ReplicaPlace::of(FileId(1)).path());
     cut_power(pool);
     fs::remove_file(lying).unwrap();
     let pool = open(dir.path());
@@ -194,6 +213,54 @@ async fn writes_are_synced_with_their_files_once_the_journal_has_failed() {
     let pool = open(dir.path());
     assert_eq!(read(&pool, 1).await, b"past itjournal");
     assert_eq!(read(&pool, 2).await, b"another file");
+}
+
+#[tokio::test]
+async fn a_length_that_the_journal_keeps_is_in_the_label_before_its_records_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    assert!(write_through(&pool, 1, 0, b"recorded").await);
+    write(&pool, 1, 8, b", not stable", Stability::Unstable).await;
+    cut_power(pool);
+    let pool = open(dir.path());
+    assert_eq!(labelled(dir.path(), 1), 8, "its record was applied");
+    // The second time the name is on disk, so that a sync of the data alone would do for the bytes.
+    for (offset, bytes) in [(8, b", and".as_slice()), (13, b" more")] {
+        assert!(write_through(&pool, 1, offset, bytes).await);
+        pool.parts().journal.settle_all(pool.parts());
+        pool.parts().journal.barrier(pool.parts()).unwrap();
+        assert_eq!(pool.io().journal.unwrap().live_files, 0);
+    }
+    cut_power(pool);
+    assert_eq!(read(&open(dir.path()), 1).await, b"recorded, and more");
+    assert_eq!(labelled(dir.path(), 1), 18, "it was synced with the label");
+}
+
+#[tokio::test]
+async fn a_cut_takes_a_promise_of_the_length_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    assert!(write_through(&pool, 1, 0, b"recorded").await);
+    pool.truncate(&[(FileId(1), 3)], ANSWER_TIME).await.sole().unwrap();
+    replica(&pool, 1).await.write_at(0, Bytes::from("ab"), Stability::Unstable).await.unwrap();
+    replica(&pool, 1).await.sync().await.unwrap();
+    assert_eq!(labelled(dir.path(), 1), 3);
+    cut_power(pool);
+    assert_eq!(read(&open(dir.path()), 1).await, b"abc");
+}
+
+#[tokio::test]
+async fn a_length_is_left_to_the_namespace_where_the_journal_does_not_have_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    assert!(!write_through(&pool, 1, 0, &vec![7; (128 << 10) + 1]).await, "it is too long for a record");
+    pool.parts().store.faults.fail_journal.store(true, Ordering::SeqCst);
+    replica(&pool, 2).await.write_at(0, Bytes::from("x"), Stability::FileSync).await.unwrap_err();
+    pool.parts().store.faults.fail_journal.store(false, Ordering::SeqCst);
+    assert!(!write_through(&pool, 2, 0, b"the journal has failed").await);
+    drop(pool);
+    let pool = try_open(dir.path(), JournalPlace::Off).unwrap();
+    assert!(!write_through(&pool, 3, 0, b"no journal").await);
 }
 
 /// Its records were brought to a journal that nobody looked at.
@@ -290,14 +357,16 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A file, and the bytes that it may hold after a power cut: the last stable ones, or any that were written over them since.
 #[derive(Clone, Default)]
-struct File {
+struct Model {
+    /// The length that the pool was to keep for the namespace.
+    promised: u64,
     now: Vec<u8>,
     stable: Vec<u8>,
     /// By offset.
     since: HashMap<usize, Vec<u8>>,
 }
 
-impl File {
+impl Model {
     fn write(&mut self, offset: usize, bytes: &[u8], is_stable: bool) {
         let put = |content: &mut Vec<u8>| {
             content.resize(content.len().max(offset + bytes.len()), 0);
@@ -341,17 +410,20 @@ async fn run(steps: &[Step]) {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = open(dir.path());
     // `None`: removed, for ever.
-    let mut files: HashMap<u64, Option<File>> = HashMap::new();
+    let mut files: HashMap<u64, Option<Model>> = HashMap::new();
     let mut next = 1_u8;
     for step in steps {
-        let mut of = |file: &u64| files.entry(*file).or_insert_with(|| Some(File::default())).clone();
+        let mut of = |file: &u64| files.entry(*file).or_insert_with(|| Some(Model::default())).clone();
         match step {
             Step::Write { file, offset, length, is_stable } => {
                 let Some(mut model) = of(file) else { continue };
                 let bytes = vec![next; *length];
                 next = next.wrapping_add(1).max(1);
-                let stability = if *is_stable { Stability::FileSync } else { Stability::Unstable };
-                write(&pool, *file, *offset, &bytes, stability).await;
+                if !is_stable {
+                    write(&pool, *file, *offset, &bytes, Stability::Unstable).await;
+                } else if write_through(&pool, *file, *offset, &bytes).await {
+                    model.promised = model.promised.max(offset + *length as u64);
+                }
                 model.write(*offset as usize, &bytes, *is_stable);
                 files.insert(*file, Some(model));
             }
@@ -359,6 +431,7 @@ async fn run(steps: &[Step]) {
                 let Some(mut model) = of(file) else { continue };
                 pool.truncate(&[(FileId(*file), *size)], ANSWER_TIME).await.sole().unwrap();
                 model.now.resize(*size as usize, 0);
+                model.promised = model.promised.min(*size);
                 model.settle();
                 files.insert(*file, Some(model));
             }
@@ -378,7 +451,7 @@ async fn run(steps: &[Step]) {
                 pool.close();
                 pool = open(dir.path());
                 on_disk_as_it_is(&pool, dir.path());
-                files.values_mut().flatten().for_each(File::settle);
+                files.values_mut().flatten().for_each(Model::settle);
             }
             Step::CutPower => {
                 cut_power(pool);
@@ -387,6 +460,10 @@ async fn run(steps: &[Step]) {
                     let Some(model) = model else { continue };
                     let found = read(&pool, *file).await;
                     model.check(&found, steps);
+                    assert!(
+                        model.promised == 0 || labelled(dir.path(), *file) >= model.promised,
+                        "{steps:?}"
+                    );
                     model.now = found;
                     model.settle();
                 }
@@ -403,9 +480,10 @@ async fn run(steps: &[Step]) {
 fn on_disk_as_it_is(pool: &LocalPool, dir: &Path) {
     let mut on_disk = HashMap::new();
     for file in 1..4 {
-        let path = dir.join(crate::layout::ReplicaPlace::of(FileId(file)).path());
+        let path = dir.join(ReplicaPlace::of(FileId(file)).path());
         if let Ok(bytes) = fs::read(&path) {
-            on_disk.insert(FileId(file), bytes);
+            let label = label::read(File::open(path).unwrap()).unwrap().unwrap();
+            on_disk.insert(FileId(file), OnDisk { bytes, label });
         }
     }
     *pool.parts().store.faults.on_disk.lock() = Some(on_disk);

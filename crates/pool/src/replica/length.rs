@@ -1,7 +1,8 @@
 //! The length that the replica is known to have had on disk. Bytes missing below it were lost, and are not a hole.
 //!
 //! It stands in the label, which is raised after a sync and lowered before a cut. So a power cut may leave it lower than the
-//! data, and then less is noticed; it is never higher.
+//! data, and then less is noticed. It is higher only where the journal has records of the rest: a length that the journal
+//! promises is in the label before its records go.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,6 +14,8 @@ pub struct Length {
     known: AtomicU64,
     /// The label says what is known. One of an older version does not.
     noted: AtomicBool,
+    /// Of the writes that the journal has, or had.
+    promised: AtomicU64,
     /// Cuts begun. Counted after `known` was lowered and before the file is cut.
     cuts: AtomicU64,
     /// Held while the label is written, and by a cut until the file is cut. After `ordering`.
@@ -59,6 +62,16 @@ impl Length {
         self.cuts.load(Ordering::Acquire) != known.cuts
     }
 
+    /// A stable write up to `end` has a record. Called before that may be settled.
+    pub fn promise(&self, end: u64) {
+        self.promised.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// The label does not state all that was promised.
+    pub fn is_promise_due(&self) -> bool {
+        !self.covers(self.promised.load(Ordering::Acquire))
+    }
+
     pub fn lock(&self) -> Labelling<'_> {
         Labelling { length: self, _held: self.labelling.lock() }
     }
@@ -88,8 +101,16 @@ impl Labelling<'_> {
         Ok(())
     }
 
+    /// Before the sync after which records of promised lengths go.
+    pub fn keep_promise(&self, label: impl FnOnce(u64) -> Result<(), Errno>) -> Result<(), Errno> {
+        let promised = self.length.promised.load(Ordering::Acquire);
+        if self.length.covers(promised) { Ok(()) } else { self.raise(promised, label) }
+    }
+
     /// Before the file is cut to `size`.
     pub fn begin_cut(&self, size: u64, label: impl FnOnce(u64) -> Result<(), Errno>) -> Result<(), Errno> {
+        // Its records are settled, and no write is under way.
+        self.length.promised.fetch_min(size, Ordering::AcqRel);
         let known = self.length.known.load(Ordering::Acquire);
         if size < known || !self.length.noted.load(Ordering::Acquire) {
             self.write_length(size.min(known), label)?;

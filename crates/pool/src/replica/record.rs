@@ -112,6 +112,20 @@ impl Record {
         Ok(labelling.to_sync(look()?))
     }
 
+    /// The journal has a record of a write up to `end`.
+    pub fn promise_length(&self, end: u64) {
+        self.length.promise(end);
+    }
+
+    pub fn is_promise_due(&self) -> bool {
+        self.length.is_promise_due()
+    }
+
+    /// Writes lengths that the journal promises into the label, for the next sync of the whole file.
+    pub fn keep_promise(&self, shared: &PoolParts, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.length.lock().keep_promise(|length| self.label(shared, file, length))
+    }
+
     /// After the sync. The label goes to the disk with what comes next.
     pub fn note_synced(&self, shared: &PoolParts, file: BorrowedFd<'_>, synced: KnownLength) {
         if self.is_known_to(synced.length) {

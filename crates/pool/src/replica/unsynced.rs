@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use api::PoolError;
 use io_engine::SyncGate;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
 
 use super::file::ReplicaFile;
 use crate::parts::PoolParts;
@@ -93,7 +94,16 @@ impl Unsynced {
         let covered = self.written.load(Ordering::Acquire);
         let named = self.named.load(Ordering::Acquire);
         let length = replica.length_to_sync(shared, file)?;
-        self.sync(shared, replica, file, if named { Scope::Data } else { Scope::All }, &syncing)?;
+        let is_promise_due = replica.record().is_promise_due();
+        if is_promise_due {
+            match replica.record().keep_promise(shared, file) {
+                // The namespace is about to have the length as well, and data that needs no room is not to be refused.
+                Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => {}
+                Err(errno) => return Err(shared.write_failure("write a label", errno)),
+            }
+        }
+        let scope = if named && !is_promise_due { Scope::Data } else { Scope::All };
+        self.sync(shared, replica, file, scope, &syncing)?;
         if !named {
             if !replica.is_removed() {
                 let synced = shared.store.sync_name(replica.id());

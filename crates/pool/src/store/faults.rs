@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 #[cfg(test)]
-pub use self::injected::Faults;
+pub use self::injected::{Faults, OnDisk};
 
 #[cfg(not(test))]
 pub struct Faults;
@@ -24,7 +24,7 @@ impl Faults {
         Ok(())
     }
 
-    pub fn note_synced(&self, _file: BorrowedFd<'_>) {}
+    pub fn note_synced(&self, _file: BorrowedFd<'_>, _is_whole: bool) {}
 
     pub fn of_journal(&self) -> Result<(), Errno> {
         Ok(())
@@ -45,6 +45,7 @@ mod injected {
     use types::FileId;
 
     use super::{BorrowedFd, Errno};
+    use crate::label::Label;
 
     #[derive(Default)]
     pub struct Faults {
@@ -57,9 +58,15 @@ mod injected {
         pub bad_block: Mutex<Option<u64>>,
         /// Run by the next sync while it waits for the disk.
         pub in_next_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-        /// The bytes of each replica as of its last sync: all that a power cut leaves.
-        pub on_disk: Mutex<Option<HashMap<FileId, Vec<u8>>>>,
+        /// Each replica as of its last sync: all that a power cut leaves.
+        pub on_disk: Mutex<Option<HashMap<FileId, OnDisk>>>,
         pub fail_journal: AtomicBool,
+    }
+
+    pub struct OnDisk {
+        pub bytes: Vec<u8>,
+        /// As of the last sync of more than data.
+        pub label: Label,
     }
 
     impl Faults {
@@ -81,14 +88,17 @@ mod injected {
             if self.read_only.load(Ordering::SeqCst) { Err(Errno::ROFS) } else { Ok(()) }
         }
 
-        pub fn note_synced(&self, file: BorrowedFd<'_>) {
+        pub fn note_synced(&self, file: BorrowedFd<'_>, is_whole: bool) {
             if let Some(on_disk) = &mut *self.on_disk.lock() {
                 let stat = fstat(file).expect("it is open");
                 let mut bytes = vec![0; usize::try_from(stat.st_size).expect("it is small")];
                 rustix::io::pread(file, &mut bytes, 0).expect("it can be read");
                 // Inodes are used again.
                 let label = crate::label::read(file).expect("it can be read").expect("it has one");
-                on_disk.insert(label.file, bytes);
+                // A length is lowered before the file is cut, and file systems keep that order.
+                let is_kept = |old: &&OnDisk| !is_whole && old.label.length <= label.length;
+                let old = on_disk.get(&label.file).filter(is_kept).map(|old| old.label);
+                on_disk.insert(label.file, OnDisk { bytes, label: old.unwrap_or(label) });
             }
         }
 

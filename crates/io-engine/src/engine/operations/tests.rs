@@ -287,7 +287,7 @@ fn a_write_through_is_answered_twice_from_one_job_in_the_sync_lane() {
     let mut through = engine.write_through(file.clone(), 0, Bytes::from_static(b"ab"));
     engine.stop();
     assert_eq!(ended(&mut through.written).unwrap(), Stability::Unstable);
-    assert_eq!(ended(&mut through.synced).unwrap(), VERIFIER);
+    assert_eq!(ended(&mut through.synced).unwrap(), Synced { verifier: VERIFIER, keeps_length: false });
     assert_eq!(file.steps(), ["write stable sync", "sync sync"]);
 }
 
