@@ -167,20 +167,28 @@ impl Content {
         stability: Stability,
     ) -> Result<(), FilesError> {
         let replica = &self.open()?.replica;
-        let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability };
-        let noted = self.files.services.namespace.record_write(self.file.file, &written);
         if stability == Stability::Unstable {
             replica.write_at(offset, data, stability).await?;
-            noted.await?;
-        } else {
-            // Both go to the disk at once.
-            let WriteThrough { written, synced } = replica.write_through(offset, data);
-            written.await?;
-            let (synced, noted) = tokio::join!(synced, noted);
-            synced?;
-            noted?;
+            self.note_written(end, stability).await?;
+            return Ok(());
+        }
+        let WriteThrough { written, synced, may_keep_length } = replica.write_through(offset, data);
+        written.await?;
+        // A start finds a length that the pool keeps by comparing, so only where the file has become longer.
+        let is_kept = may_keep_length && end > self.file.size;
+        let noted = if is_kept { Stability::Unstable } else { stability };
+        // Both go to the disk at once.
+        let (synced, noted) = tokio::join!(synced, self.note_written(end, noted));
+        let (synced, noted) = (synced?, noted?);
+        if is_kept && !(synced.keeps_length && noted.size == end) {
+            self.note_written(end, stability).await?;
         }
         Ok(())
+    }
+
+    async fn note_written(&self, end: u64, stability: Stability) -> Result<Attributes, FilesError> {
+        let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability };
+        Ok(self.files.services.namespace.record_write(self.file.file, &written).await?)
     }
 
     /// Brings all that was written to the disk, with the size and the times.

@@ -148,8 +148,8 @@ impl OpenReplica for PunctualReplica {
     }
 
     fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
-        let WriteThrough { written, synced } = self.replica.write_through(offset, data);
-        WriteThrough { written: self.timed(written), synced: self.timed(synced) }
+        let WriteThrough { written, synced, may_keep_length } = self.replica.write_through(offset, data);
+        WriteThrough { written: self.timed(written), synced: self.timed(synced), may_keep_length }
     }
 
     fn sync(&self) -> IoHandle<Verifier> {

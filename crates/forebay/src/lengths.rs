@@ -1,4 +1,7 @@
-//! After an end that was not in order: files that the namespace takes for longer than their replicas.
+//! After an end that was not in order: files of which namespace and replicas know different lengths.
+//!
+//! A small stable write is answered before the namespace has its length on disk. The pool's journal has it, and the label of
+//! the replica once the records are gone. Where all labels know of more than the namespace does, the file becomes that long.
 //!
 //! A cut reaches the replica before the namespace, and a length that was not acknowledged may reach the namespace's disk
 //! before the bytes reach the pool's. A kill or a power cut in between leaves a replica that is too short. Every length that
@@ -9,6 +12,7 @@
 //!
 //! Both sides are read in the order of file ids, a page at a time, before anybody is served.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,6 +20,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use api::{
     Birth, FileLocations, Locations, Namespace, NamespaceError, PoolError, ReplicaFacts, SetAttributes,
+    Stability, Written,
 };
 use namespace::SqlNamespace;
 use pool::{FoundReplica, LocalPool, ProblemKind};
@@ -33,6 +38,8 @@ const TOLD_MAX: usize = 100;
 pub struct Settled {
     /// Files that were cut to their replicas.
     pub finished: usize,
+    /// Files that became as long as stable writes had made them.
+    pub raised: usize,
     /// Files whose replicas were told how long they were.
     pub lost: usize,
     /// Pools that are still behind: labels could not be written there.
@@ -63,22 +70,25 @@ pub async fn settle(
         let Some(last) = page.last() else { break };
         after = last.attributes.file;
         files += page.len();
-        let mut cuts = Vec::new();
+        let (mut cuts, mut raises) = (Vec::new(), Vec::new());
         for entry in &page {
-            if !is_short(entry, &mut listings)? {
-                continue;
-            }
-            if entry.locality.good_pools().any(|pool| listings[&pool].is_behind) {
-                expect(entry, &listings, &mut settled);
-            } else {
-                cuts.extend(look(entry, &listings)?.map(|left| (entry.attributes, left)));
+            let is_behind = entry.locality.good_pools().any(|pool| listings[&pool].is_behind);
+            match compare(entry, &mut listings)? {
+                Ordering::Equal => {}
+                Ordering::Less if is_behind => expect(entry, &listings, &mut settled),
+                Ordering::Less => cuts.extend(look(entry, &listings)?.map(|left| (entry.attributes, left))),
+                Ordering::Greater if is_behind => {}
+                Ordering::Greater => {
+                    raises.extend(promised(entry, &listings)?.map(|found| (entry.clone(), found)));
+                }
             }
         }
         settled.finished += finish(namespace, &cuts, settled.finished).await;
+        settled.raised += raise(namespace, raises, &listings).await;
     }
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let Settled { finished, lost, .. } = settled;
-    tracing::info!(files, finished, took_ms, "lengths of files compared with their replicas");
+    let Settled { finished, raised, lost, .. } = settled;
+    tracing::info!(files, finished, raised, took_ms, "lengths of files compared with their replicas");
     if lost > 0 {
         tracing::warn!(
             lost,
@@ -121,19 +131,28 @@ impl Listing<'_> {
     }
 }
 
-/// Whether no pool has the whole file, as far as all pools with a good replica were not closed in order.
-fn is_short(entry: &FileLocations, listings: &mut Listings<'_>) -> Result<bool, PoolError> {
+/// `Less`: no pool has the whole file; `Greater`: all pools with a good replica have more. As far as all of them were not
+/// closed in order.
+fn compare(entry: &FileLocations, listings: &mut Listings<'_>) -> Result<Ordering, PoolError> {
     let Attributes { file, size, nlink, .. } = entry.attributes;
-    if size == 0 || nlink == 0 || entry.locality.good_pools().next().is_none() {
-        return Ok(false);
+    if nlink == 0 {
+        return Ok(Ordering::Equal);
     }
+    let mut all = None;
     for pool in entry.locality.good_pools() {
-        let Some(listing) = listings.get_mut(&pool) else { return Ok(false) };
-        if listing.size(file)?.is_some_and(|there| there >= size) {
-            return Ok(false);
+        let Some(listing) = listings.get_mut(&pool) else { return Ok(Ordering::Equal) };
+        // An empty file may have no replica, and one that is gone has less than any other.
+        let there = match listing.size(file)? {
+            Some(there) => there.cmp(&size),
+            None if size > 0 => Ordering::Less,
+            None => Ordering::Equal,
+        };
+        if all.is_some_and(|others| others != there) {
+            return Ok(Ordering::Equal);
         }
+        all = Some(there);
     }
-    Ok(true)
+    Ok(all.unwrap_or(Ordering::Equal))
 }
 
 /// The length to which a file is cut. None of its replicas is known to have lost data.
@@ -149,6 +168,23 @@ fn look(entry: &FileLocations, listings: &Listings<'_>) -> Result<Option<Left>> 
         replicas.push(pool::look(listings[&pool].pool.dir(), entry.attributes.file)?);
     }
     Ok(judge(&replicas, Birth::of(entry.attributes.birth)))
+}
+
+/// The length that stable writes have given to a file of which all replicas have more than the namespace knows. Bytes behind
+/// it were not acknowledged.
+fn promised(entry: &FileLocations, listings: &Listings<'_>) -> Result<Option<FoundReplica>> {
+    let Attributes { file, size, birth, .. } = entry.attributes;
+    let mut shortest: Option<FoundReplica> = None;
+    for pool in entry.locality.good_pools() {
+        let Ok(found) = pool::look(listings[&pool].pool.dir(), file)? else { return Ok(None) };
+        if found.length <= Some(size) || !found.facts.birth.agrees_with(Birth::of(birth)) {
+            return Ok(None);
+        }
+        if shortest.as_ref().is_none_or(|shortest| found.length < shortest.length) {
+            shortest = Some(found);
+        }
+    }
+    Ok(shortest)
 }
 
 /// Has the labels know what the namespace knows, so that readers get errors and not zeros.
@@ -207,6 +243,45 @@ async fn finish(namespace: &Arc<SqlNamespace>, cuts: &[(Attributes, Left)], told
         }
     }
     finished
+}
+
+/// How many were raised. Where the namespace refuses one, the next start compares again.
+async fn raise(
+    namespace: &Arc<SqlNamespace>,
+    raises: Vec<(FileLocations, FoundReplica)>,
+    listings: &Listings<'_>,
+) -> usize {
+    let mut raised = 0;
+    let mut waiting = raises.into_iter();
+    loop {
+        let mut changes = JoinSet::new();
+        for (entry, found) in waiting.by_ref().take(AT_ONCE) {
+            let written = Written {
+                size_at_least: found.length,
+                mtime: Some(found.modified),
+                space_used: Some(found.facts.space_used),
+                stability: Stability::FileSync,
+            };
+            let namespace = Arc::clone(namespace);
+            changes.spawn(async move {
+                let changed = namespace.record_write(entry.attributes.file, &written).await;
+                (entry, changed)
+            });
+        }
+        if changes.is_empty() {
+            return raised;
+        }
+        for (entry, changed) in changes.join_all().await {
+            let file = entry.attributes.file;
+            match changed {
+                Ok(_) => raised += 1,
+                Err(error) => {
+                    tracing::warn!(%file, %error, "cannot give a file its acknowledged length; the next start tries again");
+                    entry.locality.good_pools().for_each(|pool| listings[&pool].pool.doubt_index());
+                }
+            }
+        }
+    }
 }
 
 async fn cut(namespace: Arc<SqlNamespace>, file: FileId, left: Left) -> Result<(), (FileId, NamespaceError)> {

@@ -19,6 +19,8 @@ use crate::system::SystemRandom;
 
 /// Replicas that a pool has open at most where nobody says, however many descriptors there are.
 const OPEN_FILES_MAX: usize = 32_768;
+/// For the namespace to end before the pools are closed.
+const NAMESPACE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The namespace and the pools of a data directory.
 pub struct Services {
@@ -128,7 +130,9 @@ impl Services {
     /// Everything that was answered is on disk already; this writes what may be lazy.
     pub async fn close(&self) {
         let pools = self.local_pools.clone();
-        // A replica may be shorter than its file: the next start compares them.
+        // First: a pool that is closed in order says that the namespace knows all lengths. It may have a database that does not answer.
+        let _ = tokio::time::timeout(NAMESPACE_PATIENCE, self.namespace.close()).await;
+        // Otherwise the next start compares files with their replicas.
         let is_in_doubt = self.namespace.has_lengths_in_doubt();
         // Closing a pool writes its index and joins its threads: a blocking matter.
         let close = move || {

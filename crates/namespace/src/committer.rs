@@ -57,6 +57,8 @@ pub struct CommitterState {
     /// The committer's thread looks by itself, and soon, for what is to be written besides operations.
     pub is_looked_after: AtomicBool,
     pub progress: Progress,
+    /// All that was in memory is on disk, and nothing more is taken.
+    pub has_ended_cleanly: AtomicBool,
     /// For health. Leaf lock.
     pub troubles: Mutex<Troubles>,
     /// Where another head can take over.
@@ -584,7 +586,10 @@ impl Committer {
 
     fn end_cleanly(&mut self, shared: &CommitterState) {
         match self.store.end_cleanly() {
-            Ok(()) => shared.keeper.end_cleanly(self.sequence),
+            Ok(()) => {
+                shared.has_ended_cleanly.store(true, Ordering::Release);
+                shared.keeper.end_cleanly(self.sequence);
+            }
             Err(error) => tracing::warn!(%error, "namespace cannot record that it ended in order"),
         }
     }

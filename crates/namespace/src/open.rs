@@ -65,6 +65,7 @@ fn start(config: Config, opened: Opened, keeper: Arc<Keeper>) -> Result<SqlNames
         habits,
         is_looked_after: AtomicBool::new(false),
         progress: Progress { cookies_end, totals: Mutex::new(state.totals) },
+        has_ended_cleanly: AtomicBool::new(false),
         troubles: Mutex::default(),
         presence: opened.presence,
         keeper,

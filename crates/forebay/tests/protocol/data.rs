@@ -399,3 +399,37 @@ fn a_write_uses_the_space_that_was_allocated_for_it() {
     let used = client.attributes(&file.handle, &[number::SPACE_USED]).unwrap().space_used.unwrap();
     assert!((4 * BLOCK..5 * BLOCK).contains(&used), "{used}: the bytes go where the space is");
 }
+
+/// The pool's journal keeps the lengths of small stable writes, and the namespace learns them half a second later.
+#[test]
+fn lengths_of_stable_writes_outlive_a_kill_in_their_order() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let names: Vec<String> = (0..20).map(|number| format!("file{number}")).collect();
+    let files: Vec<_> = names.iter().map(|name| client.create(&root, name).unwrap()).collect();
+    for file in &files {
+        write(&mut client, file, 0, b"first");
+        write(&mut client, file, 5, b", second");
+    }
+    client.set_size(&files[1].handle, files[1].stateid, 3).unwrap();
+    client.set_size(&files[2].handle, files[2].stateid, 3).unwrap();
+    write(&mut client, &files[2], 3, b"again");
+    let change = client.change(&files[0].handle).unwrap();
+    server.kill();
+    let server = instance.up();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    for (number, name) in names.iter().enumerate() {
+        let file = client.open(&root, name, OPEN4_SHARE_ACCESS_READ).unwrap();
+        let read = client.read(&file.handle, file.stateid, 0, 100).unwrap();
+        let expected: &[u8] = match number {
+            1 => b"fir",
+            2 => b"firagain",
+            _ => b"first, second",
+        };
+        assert_eq!(&read.data[..], expected, "{name}");
+    }
+    let first = client.lookup(&root, "file0").unwrap();
+    assert!(client.change(&first).unwrap() >= change, "caches of before the kill are not taken for current");
+}

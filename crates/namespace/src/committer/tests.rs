@@ -332,6 +332,31 @@ async fn a_closed_namespace_takes_nothing_and_has_written_everything() {
     assert_eq!(open(&dir).attributes(file).await.unwrap(), shown);
 }
 
+/// Pools keep lengths of stable writes only until the namespace has them.
+#[tokio::test]
+async fn a_length_that_is_not_written_at_the_end_is_in_doubt() {
+    for is_refused in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
+        let beside = rusqlite::Connection::open(dir.path().join("namespace.db")).unwrap();
+        if is_refused {
+            let refuses =
+                "CREATE TRIGGER refuses BEFORE UPDATE ON progress BEGIN SELECT RAISE(ABORT, 'refused'); END";
+            beside.execute_batch(refuses).unwrap();
+        }
+        let written = Written {
+            size_at_least: Some(77),
+            mtime: None,
+            space_used: None,
+            stability: Stability::Unstable,
+        };
+        namespace.record_write(file.attributes.file, &written).await.unwrap();
+        namespace.close().await;
+        assert_eq!(namespace.has_lengths_in_doubt(), is_refused);
+    }
+}
+
 #[tokio::test]
 async fn an_unstable_write_reaches_the_database_by_itself() {
     let dir = tempfile::tempdir().unwrap();
