@@ -1,7 +1,7 @@
-//! How soon a directory's own attributes follow its entries.
+//! Settings of directories: how soon their own attributes follow their entries, and the mode of I/O of files in them.
 
 use async_trait::async_trait;
-use types::FileId;
+use types::{FileId, IoMode};
 
 use crate::NamespaceError;
 
@@ -47,4 +47,7 @@ pub trait Directories: Send + Sync {
     async fn set_consistency(&self, dir: FileId, mode: Option<Consistency>) -> Result<(), NamespaceError>;
     /// Of directories for which none is set.
     fn default_consistency(&self) -> Consistency;
+    /// Of a directory or a regular file; what is made in a directory from now on begins with the same. It is read as an
+    /// attribute.
+    async fn set_io(&self, file: FileId, mode: IoMode) -> Result<(), NamespaceError>;
 }

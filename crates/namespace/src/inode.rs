@@ -4,7 +4,7 @@
 //! value is never used for two states. Caches, unsettled writes and database snapshots are reconciled by that alone.
 
 use api::Consistency;
-use types::{Attributes, Device, Epoch, FileId, FileKind, Timestamp};
+use types::{Attributes, Device, Epoch, FileId, FileKind, IoMode, Timestamp};
 
 use crate::locality::Placement;
 
@@ -51,6 +51,15 @@ impl Extras {
     pub const XATTRS: u32 = 1 << 6;
     /// Whether there is an ACL is an attribute, for every door asks it.
     pub const ACL: u32 = 1 << 7;
+    /// After those of the placement. The mode of I/O is an attribute too: tickets carry it. That of a file may change
+    /// without a new `change`: a reader with an older copy opens the file as a moment ago.
+    const IO_SHIFT: u32 = 11;
+    const IO_MASK: u32 = 3;
+
+    pub fn io(bits: u32) -> IoMode {
+        // Two bits fit.
+        IoMode::from_number(((bits >> Extras::IO_SHIFT) & Extras::IO_MASK) as u8)
+    }
 
     pub fn from_bits(bits: u32) -> Extras {
         Extras {
@@ -90,7 +99,8 @@ impl Extras {
 impl Inode {
     /// As all databases keep them.
     pub fn extras_bits(&self) -> u32 {
-        self.extras.bits() | if self.attributes.has_acl { Extras::ACL } else { 0 }
+        let acl = if self.attributes.has_acl { Extras::ACL } else { 0 };
+        self.extras.bits() | acl | u32::from(self.attributes.io.number()) << Extras::IO_SHIFT
     }
 
     pub fn id(&self) -> FileId {
@@ -162,6 +172,7 @@ pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance)
         change: instance.first_change(),
         epoch: Epoch::default(),
         has_acl: false,
+        io: IoMode::Auto,
     };
     let placement = if kind.is_regular() { Placement::Empty } else { Placement::default() };
     let extras = Extras { placement, ..Extras::default() };
@@ -213,6 +224,19 @@ mod tests {
         for bits in placed.flat_map(|bits| [bits, bits | Extras::XATTRS]) {
             assert_eq!(Extras::from_bits(bits).bits(), bits);
             assert_eq!(Extras::from_bits(bits | Extras::ACL).bits(), bits);
+        }
+    }
+
+    #[test]
+    fn mode_of_io_is_in_bits_of_its_own() {
+        for io in IoMode::ALL {
+            let mut inode = new_inode(FileId(5), FileKind::Regular, Timestamp::EPOCH, Instance { start: 1 });
+            let without = inode.extras_bits();
+            inode.attributes.io = io;
+            let bits = inode.extras_bits();
+            assert_eq!(Extras::io(bits), io);
+            assert_eq!(Extras::from_bits(bits), inode.extras);
+            assert_eq!(bits & !(3 << 11), without);
         }
     }
 

@@ -29,6 +29,40 @@ pub struct Device {
     pub minor: u32,
 }
 
+/// How a pool reads and writes the bytes of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IoMode {
+    /// The pool decides for each request.
+    #[default]
+    Auto,
+    Buffered,
+    Uncached,
+    Direct,
+}
+
+impl IoMode {
+    pub const ALL: [IoMode; 4] = [IoMode::Auto, IoMode::Buffered, IoMode::Uncached, IoMode::Direct];
+
+    /// Stable: databases and tickets keep it. It fits two bits.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Of the lowest two bits.
+    pub fn from_number(number: u8) -> IoMode {
+        IoMode::ALL[usize::from(number & 3)]
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            IoMode::Auto => "auto",
+            IoMode::Buffered => "buffered",
+            IoMode::Uncached => "uncached",
+            IoMode::Direct => "direct",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     pub file: FileId,
@@ -53,6 +87,8 @@ pub struct Attributes {
     pub epoch: Epoch,
     /// There is an ACL, which decides on access; the mode shows the bits that it amounts to.
     pub has_acl: bool,
+    /// Of a regular file; of a directory that of what is made in it. An operator chooses it.
+    pub io: IoMode,
 }
 
 /// The change attribute of a directory around an operation on it (RFC 8881 §3.3.8 `change_info4`).
@@ -62,4 +98,19 @@ pub struct ChangeInfo {
     pub atomic: bool,
     pub before: u64,
     pub after: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_of_io_come_back_from_their_numbers() {
+        for mode in IoMode::ALL {
+            assert_eq!(IoMode::from_number(mode.number()), mode);
+            assert_eq!(IoMode::from_number(mode.number() | 4), mode, "other bits are not its own");
+        }
+        let names = IoMode::ALL.map(IoMode::name);
+        assert_eq!(names, ["auto", "buffered", "uncached", "direct"]);
+    }
 }

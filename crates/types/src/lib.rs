@@ -23,7 +23,7 @@ pub mod xattr;
 
 pub use access::Access;
 pub use acl::{Ace, AceFlags, AceKind, AceWho, Acl};
-pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
+pub use attributes::{Attributes, ChangeInfo, Device, FileKind, IoMode};
 pub use calendar::DateTime;
 pub use capability::{Clock, Random};
 pub use checksum::{Checksum, ChecksumKind};

@@ -133,6 +133,7 @@ pub(crate) mod tests {
             change: 1,
             epoch: Epoch(0),
             has_acl: false,
+            io: crate::IoMode::Auto,
         }
     }
 

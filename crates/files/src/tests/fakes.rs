@@ -40,6 +40,7 @@ pub fn attributes(file: FileId, size: u64) -> Attributes {
         change: 1,
         epoch: Epoch(4),
         has_acl: false,
+        io: types::IoMode::Auto,
     }
 }
 

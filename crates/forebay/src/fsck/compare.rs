@@ -460,6 +460,7 @@ mod tests {
             change: 1,
             epoch: Epoch(0),
             has_acl: false,
+            io: types::IoMode::Auto,
         };
         FileLocations { attributes, locality }
     }

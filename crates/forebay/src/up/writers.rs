@@ -102,6 +102,7 @@ mod tests {
             change: 1,
             epoch: Epoch(1),
             has_acl: false,
+            io: types::IoMode::Auto,
         }
     }
 

@@ -89,6 +89,9 @@ pub fn prepared(
     let attributes = &mut inode.attributes;
     attributes.uid = who.uid;
     attributes.gid = who.gid;
+    if attributes.kind.is_directory() || attributes.kind.is_regular() {
+        attributes.io = parent.attributes.io;
+    }
     attributes.mode =
         spec.permissions & !umask & if attributes.kind.is_directory() { DIRECTORY_BITS } else { ALL_BITS };
     if parent.attributes.mode & SET_GID != 0 {

@@ -78,6 +78,7 @@ pub fn decode_inode(row: &Row, at: usize, floor: ChangeFloor) -> StoreResult<Opt
         change: unsigned(row, at + 17)?.max(floor.of(kind)),
         epoch: Epoch(unsigned32(row, at + 18)?),
         has_acl: extras & Extras::ACL != 0,
+        io: Extras::io(extras),
     };
     let verifier = match get::<Option<&[u8]>>(row, at + 21)? {
         Some(bytes) => Some(bytes.try_into().map_err(|_| corrupt("a verifier does not have eight bytes"))?),

@@ -115,6 +115,7 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         change: unsigned(row.get(at + 17)?).max(floor.of(kind)),
         epoch: Epoch(row.get(at + 18)?),
         has_acl: extras & Extras::ACL != 0,
+        io: Extras::io(extras),
     };
     Ok(Inode {
         attributes,
