@@ -117,7 +117,8 @@ impl MemoryPool {
     pub fn writer(&self, file: FileId) -> Arc<dyn OpenReplica> {
         let epoch = self.state().fences.get(&file).copied().unwrap_or_default();
         let (pool, mode, presence) = (self.0.id, TicketMode::ReadWrite, Presence::Unmade);
-        let ticket = Ticket { file, birth: Birth::UNKNOWN, pool, mode, epoch, presence };
+        let ticket =
+            Ticket { file, birth: Birth::UNKNOWN, pool, mode, epoch, presence, io: types::IoMode::Auto };
         Arc::new(MemoryReplica::new(self.clone(), ticket))
     }
 

@@ -86,6 +86,7 @@ fn ticket(pool: PoolId, file: u64, mode: TicketMode, epoch: u32) -> Ticket {
         mode,
         epoch: Epoch(epoch),
         presence: api::Presence::Unmade,
+        io: types::IoMode::Auto,
     }
 }
 

@@ -98,12 +98,29 @@ impl Scene {
     async fn writer(&self) -> Arc<dyn OpenReplica> {
         let (birth, presence) = (Birth::UNKNOWN, api::Presence::Unmade);
         let (epoch, mode) = (Epoch(0), TicketMode::ReadWrite);
-        self.pool.open(&Ticket { file: FILE, birth, pool: POOL, mode, epoch, presence }).await.unwrap()
+        self.pool
+            .open(&Ticket { file: FILE, birth, pool: POOL, mode, epoch, presence, io: types::IoMode::Auto })
+            .await
+            .unwrap()
     }
 }
 
 fn is_unknown<T: std::fmt::Debug>(answer: Result<T, PoolError>) {
     assert!(matches!(answer, Err(PoolError::Unknown(POOL))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_ticket_keeps_its_mode_of_io_on_the_way() {
+    let scene = Scene::new();
+    let (birth, presence) = (Birth::UNKNOWN, api::Presence::Unmade);
+    let (epoch, mode) = (Epoch(0), TicketMode::ReadWrite);
+    let mut pinned = Vec::new();
+    for io in types::IoMode::ALL {
+        let ticket = Ticket { file: FILE, birth, pool: POOL, mode, epoch, presence, io };
+        scene.pool.open(&ticket).await.unwrap();
+        pinned.push(scene.local.file_io(FILE).unwrap().pinned.map_or("auto", |mode| mode.label()));
+    }
+    assert_eq!(pinned, types::IoMode::ALL.map(types::IoMode::name));
 }
 
 #[tokio::test]
@@ -144,6 +161,7 @@ async fn calls_without_a_deadline_of_their_own_end_too() {
         mode: TicketMode::Read,
         epoch: Epoch(0),
         presence: api::Presence::Unmade,
+        io: types::IoMode::Auto,
     });
     is_unknown(opened.await.map(drop));
     is_unknown(scene.pool.replicas(FileId(0), 9).await);
@@ -222,7 +240,8 @@ async fn replicas_that_nobody_has_open_are_let_go_by_the_other_side() {
     for file in 1..200 {
         let (birth, presence) = (Birth::UNKNOWN, api::Presence::Unmade);
         let (epoch, mode) = (Epoch(0), TicketMode::ReadWrite);
-        let ticket = Ticket { file: FileId(file), birth, pool: POOL, mode, epoch, presence };
+        let ticket =
+            Ticket { file: FileId(file), birth, pool: POOL, mode, epoch, presence, io: types::IoMode::Auto };
         let replica = scene.pool.open(&ticket).await.unwrap();
         replica.write_at(0, Bytes::from("x"), Stability::FileSync).await.unwrap();
     }

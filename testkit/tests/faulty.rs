@@ -29,8 +29,16 @@ fn busy() -> Fault {
 
 async fn open(pool: &Faulty<MemoryPool>) -> Result<Arc<dyn OpenReplica>, PoolError> {
     let (mode, presence) = (TicketMode::ReadWrite, Presence::Unmade);
-    pool.open(&Ticket { file: FILE, birth: Birth::UNKNOWN, pool: POOL, mode, epoch: Epoch(0), presence })
-        .await
+    pool.open(&Ticket {
+        file: FILE,
+        birth: Birth::UNKNOWN,
+        pool: POOL,
+        mode,
+        epoch: Epoch(0),
+        presence,
+        io: types::IoMode::Auto,
+    })
+    .await
 }
 
 fn write(replica: &Arc<dyn OpenReplica>, data: &'static str) -> IoHandle<Stability> {

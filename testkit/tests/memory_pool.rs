@@ -128,6 +128,7 @@ async fn a_replica_of_another_birth_is_an_error() {
         mode: TicketMode::ReadWrite,
         epoch: Epoch(0),
         presence: Presence::Unmade,
+        io: types::IoMode::Auto,
     };
     let is_other = |error| matches!(error, PoolError::Io { operation: "find the data of the file", .. });
     assert!(pool.make(&[(FILE, Birth(9))], api::ANSWER_TIME).await.sole().is_err_and(is_other));
@@ -146,8 +147,15 @@ async fn a_replica_of_another_birth_is_an_error() {
 #[tokio::test]
 async fn a_missing_replica_is_what_the_ticket_says() {
     let pool = MemoryPool::new(POOL);
-    let ticket =
-        |mode, presence| Ticket { file: FILE, birth: OWN, pool: POOL, mode, epoch: Epoch(0), presence };
+    let ticket = |mode, presence| Ticket {
+        file: FILE,
+        birth: OWN,
+        pool: POOL,
+        mode,
+        epoch: Epoch(0),
+        presence,
+        io: types::IoMode::Auto,
+    };
     let read = async |mode, presence| pool.open(&ticket(mode, presence)).await?.read_at(0, 9).await;
     for mode in [TicketMode::Read, TicketMode::ReadWrite] {
         assert!(read(mode, Presence::Unmade).await.is_ok());

@@ -144,6 +144,7 @@ impl Grant {
     pub fn ticket(self, file: &Attributes, mode: TicketMode) -> Ticket {
         let presence = Presence::of_size(file.size);
         let birth = Birth::of(file.birth);
-        Ticket { file: file.file, birth, pool: self.pool, mode, epoch: file.epoch, presence }
+        let (pool, epoch, io) = (self.pool, file.epoch, file.io);
+        Ticket { file: file.file, birth, pool, mode, epoch, presence, io }
     }
 }

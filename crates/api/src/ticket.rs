@@ -4,7 +4,8 @@
 //! mirrors of a file by their data-server file handle, so a new layout for the same replica must carry the same bytes.
 //!
 //! ```text
-//! 0  version (5)   1  mode (1 read, 2 read-write)   2  demand   3  flags (1 present, 2 mirrored, 4 write-only)
+//! 0  version (5)   1  mode (1 read, 2 read-write)   2  demand
+//! 3  flags: 1 present, 2 mirrored, 4 write-only; 8 and 16: mode of I/O (0 auto, 1 buffered, 2 uncached, 3 direct)
 //! 4  pool (u32)    8  file (u64)   16 epoch (u32)   20 birth (u32)   24 term (u64)   32 key generation (u32)
 //! 36 HMAC-SHA-256 over bytes 0..36 with the pool's key, first 16 bytes
 //! ```
@@ -12,7 +13,7 @@
 //! A client may keep a sealed ticket for as long as it likes, also when the file is gone: such a ticket makes no replica.
 
 use thiserror::Error;
-use types::{Epoch, FileId, PoolId};
+use types::{Epoch, FileId, IoMode, PoolId};
 
 use crate::{Birth, KeyGeneration, PoolKey, Term, TicketKeys};
 
@@ -26,6 +27,7 @@ const VERSION: u8 = 5;
 const PRESENT: u8 = 1;
 const MIRRORED: u8 = 2;
 const WRITE_ONLY: u8 = 4;
+const IO_SHIFT: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
@@ -36,6 +38,8 @@ pub struct Ticket {
     pub mode: TicketMode,
     pub epoch: Epoch,
     pub presence: Presence,
+    /// How the pool reads and writes the replica, from this open on.
+    pub io: IoMode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,7 +124,8 @@ impl TicketKeys {
         sealed[2] = conditions.demand.0;
         sealed[3] = flag(ticket.presence == Presence::Written, PRESENT)
             | flag(conditions.is_mirrored, MIRRORED)
-            | flag(conditions.is_write_only, WRITE_ONLY);
+            | flag(conditions.is_write_only, WRITE_ONLY)
+            | ticket.io.number() << IO_SHIFT;
         sealed[4..8].copy_from_slice(&ticket.pool.0.to_be_bytes());
         sealed[8..16].copy_from_slice(&ticket.file.0.to_be_bytes());
         sealed[16..20].copy_from_slice(&ticket.epoch.0.to_be_bytes());
@@ -148,8 +153,8 @@ impl PoolKey {
         }
         self.verify_handle(KeyGeneration(number(32)), body, mac)?;
         let (mode, flags) = match (body[1], body[3]) {
-            (1, flags @ 0..=7) => (TicketMode::Read, flags),
-            (2, flags @ 0..=7) => (TicketMode::ReadWrite, flags),
+            (1, flags @ 0..=31) => (TicketMode::Read, flags),
+            (2, flags @ 0..=31) => (TicketMode::ReadWrite, flags),
             _ => return Err(TicketError::Malformed),
         };
         let ticket = Ticket {
@@ -159,6 +164,7 @@ impl PoolKey {
             mode,
             epoch: Epoch(number(16)),
             presence: if flags & PRESENT != 0 { Presence::Written } else { Presence::Made },
+            io: IoMode::from_number(flags >> IO_SHIFT),
         };
         let conditions = Conditions {
             demand: Demand(body[2]),
@@ -188,6 +194,7 @@ mod tests {
             mode: TicketMode::ReadWrite,
             epoch: Epoch(9),
             presence: Presence::Written,
+            io: IoMode::Auto,
         }
     }
 
@@ -204,6 +211,16 @@ mod tests {
             assert_eq!(keys.clone().seal(&ticket(), conditions), sealed);
             let opened = OpenedTicket { ticket: ticket(), conditions, term: keys.sealer().term() };
             assert_eq!(pool.open(&sealed), Ok(opened));
+        }
+    }
+
+    #[test]
+    fn a_ticket_carries_the_mode_of_io_in_two_bits_of_its_flags() {
+        let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
+        for io in IoMode::ALL {
+            let sealed = keys.seal(&Ticket { io, ..ticket() }, demanding(1));
+            assert_eq!(sealed[3], 1 | io.number() << 3);
+            assert_eq!(pool.open(&sealed).unwrap().ticket, Ticket { io, ..ticket() });
         }
     }
 

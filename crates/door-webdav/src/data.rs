@@ -142,9 +142,10 @@ impl DataFace {
                 received
             }
             None => {
-                let UrlTicket { file, birth, pool, .. } = *ticket;
+                let UrlTicket { file, birth, pool, io, .. } = *ticket;
                 let (mode, presence) = (TicketMode::ReadWrite, Presence::Made);
-                let replica = self.pool.open(&Ticket { file, birth, pool, mode, epoch, presence }).await?;
+                let opening = Ticket { file, birth, pool, mode, epoch, presence, io };
+                let replica = self.pool.open(&opening).await?;
                 // An upload that breaks off here is not resumed: its client cannot learn how far it came.
                 let mut writer = Writer::new(replica, at_least_one(kinds));
                 while let Some(bytes) = body.next().await? {

@@ -116,7 +116,7 @@ impl Reads {
         let purpose = Purpose::Read { change: file.change };
         let expires_s = self.redirects.expires_s(call, TICKET_S);
         let birth = Birth::of(file.birth);
-        let ticket = UrlTicket { purpose, file: file.file, birth, pool, expires_s };
+        let ticket = UrlTicket { purpose, file: file.file, birth, pool, io: file.io, expires_s };
         let Some(location) = self.redirects.url(call, &target.path, &ticket) else { return Ok(None) };
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)

@@ -93,8 +93,8 @@ impl Puts {
         self.access.files.make_replica(unnamed, pool).await.ok()?;
         let expires_s = self.redirects.expires_s(call, TICKET_S);
         let purpose = Purpose::Upload { epoch: unnamed.epoch };
-        let (file, birth) = (unnamed.file, Birth::of(unnamed.birth));
-        let ticket = UrlTicket { purpose, file, birth, pool, expires_s };
+        let (file, birth, io) = (unnamed.file, Birth::of(unnamed.birth), unnamed.io);
+        let ticket = UrlTicket { purpose, file, birth, pool, io, expires_s };
         let location = self.redirects.url(call, upload.path(), &ticket)?;
         let left = Duration::from_secs(expires_s.saturating_sub(self.redirects.now_s()));
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)

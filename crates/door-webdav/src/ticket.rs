@@ -4,7 +4,7 @@
 //! names the version that its bearer was allowed to read.
 //!
 //! ```text
-//! 0  version (3)   1  purpose (1 read, 2 upload)   2  reserved (0, 0)   4  pool (u32)   8  file (u64)
+//! 0  version (3)   1  purpose (1 read, 2 upload)   2  mode of I/O (0 to 3)   3  reserved (0)   4  pool (u32)   8  file (u64)
 //! 16 change of the version to read, or epoch to write by (u64)   24 expires, seconds since 1970 (u64)
 //! 32 birth (u32)   36 key generation (u32)   40 term (u64)
 //! 48 HMAC-SHA-256 over bytes 0..48 with the pool's key, first 16 bytes
@@ -14,7 +14,7 @@ use api::{Birth, KeyGeneration, PoolKey, TicketError, TicketKeys};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use thiserror::Error;
-use types::{Epoch, FileId, PoolId};
+use types::{Epoch, FileId, IoMode, PoolId};
 
 /// The parameter in the query.
 pub(crate) const PARAMETER: &str = "forebay-ticket";
@@ -40,6 +40,7 @@ pub(crate) struct UrlTicket {
     pub file: FileId,
     pub birth: Birth,
     pub pool: PoolId,
+    pub io: IoMode,
     pub expires_s: u64,
 }
 
@@ -60,6 +61,7 @@ impl UrlTicket {
             Purpose::Upload { epoch } => (2, epoch.0.into()),
         };
         sealed[1] = purpose;
+        sealed[2] = self.io.number();
         sealed[4..8].copy_from_slice(&self.pool.0.to_be_bytes());
         sealed[8..16].copy_from_slice(&self.file.0.to_be_bytes());
         sealed[16..24].copy_from_slice(&state.to_be_bytes());
@@ -88,14 +90,15 @@ impl UrlTicket {
         }
         key.verify_url(KeyGeneration(short(36)), body, mac)?;
         let purpose = match (body[1], body[2], body[3]) {
-            (1, 0, 0) => Purpose::Read { change: long(16) },
-            (2, 0, 0) => {
+            (1, 0..=3, 0) => Purpose::Read { change: long(16) },
+            (2, 0..=3, 0) => {
                 let epoch = u32::try_from(long(16)).map_err(|_| TicketError::Malformed)?;
                 Purpose::Upload { epoch: Epoch(epoch) }
             }
             _ => return Err(TicketError::Malformed.into()),
         };
-        let ticket = UrlTicket { purpose, file, birth, pool, expires_s: long(24) };
+        let io = IoMode::from_number(body[2]);
+        let ticket = UrlTicket { purpose, file, birth, pool, io, expires_s: long(24) };
         if ticket.expires_s < now_s { Err(UrlTicketError::Expired) } else { Ok(ticket) }
     }
 }
@@ -116,6 +119,7 @@ mod tests {
             file: FileId(0x0102_0304_0506_0708),
             birth: Birth(5),
             pool: PoolId(3),
+            io: IoMode::Auto,
             expires_s: 1_000,
         }
     }
@@ -123,7 +127,8 @@ mod tests {
     #[test]
     fn a_ticket_opens_until_it_expires() {
         let (keys, pool) = (keys(7, 0), keys(7, 0).pool_key(PoolId(3)));
-        let upload = UrlTicket { purpose: Purpose::Upload { epoch: Epoch(9) }, ..ticket() };
+        let upload =
+            UrlTicket { purpose: Purpose::Upload { epoch: Epoch(9) }, io: IoMode::Direct, ..ticket() };
         for ticket in [ticket(), upload] {
             let sealed = ticket.seal(&keys);
             assert_eq!(UrlTicket::open(&pool, &sealed, 1_000), Ok(ticket));

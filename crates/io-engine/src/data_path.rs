@@ -209,7 +209,8 @@ impl DataPath {
         offset: u64,
         length: u64,
     ) -> BeforeRead {
-        let pages = self.may_leave_cache(io, length).then(|| self.pages(file, offset, length));
+        let is_asked = !is_pinned_to_cache(io) && self.may_leave_cache(io, length);
+        let pages = is_asked.then(|| self.pages(file, offset, length));
         match pages {
             None => BeforeRead::TryCache,
             Some(pages) if pages.residency == Residency::All && !self.is_forced(io) => BeforeRead::TryCache,
@@ -231,7 +232,7 @@ impl DataPath {
         if let Some(HotTimer { began, count }) = timer {
             self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), count);
         }
-        if self.may_bypass(io, bytes) {
+        if !is_pinned_to_cache(io) && self.may_bypass(io, bytes) {
             let thresholds = self.rule.read().thresholds.contention;
             io.observe(Kind::Read, offset, bytes, Instant::now(), thresholds);
         }
@@ -449,6 +450,11 @@ impl Rule {
             pool: self.pool,
         }
     }
+}
+
+/// A read of it that the page cache has pays for nothing more than one of a pool without other modes.
+fn is_pinned_to_cache(io: &FileIo) -> bool {
+    io.pinned() == Some(Mode::Buffered)
 }
 
 fn read_of(offset: u64, length_bytes: u64) -> Request {

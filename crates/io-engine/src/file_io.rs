@@ -86,10 +86,14 @@ impl Default for FileIo {
 }
 
 impl FileIo {
-    /// The mode of all further requests. `None`: the rule decides.
+    /// The mode of all further requests. `None`: the rule decides. Of two that are opened with different modes the last one
+    /// counts for both.
     pub fn pin(&self, mode: Option<Mode>) {
         let place = mode.map_or(0, |mode| mode as u8 + 1);
-        self.pinned.store(place, Ordering::Relaxed);
+        // Each open comes here: a line of memory that others read is written only if it changes.
+        if self.pinned.load(Ordering::Relaxed) != place {
+            self.pinned.store(place, Ordering::Relaxed);
+        }
     }
 
     pub fn pinned(&self) -> Option<Mode> {

@@ -10,7 +10,7 @@ use io_engine::latency::Times;
 use io_engine::mode::{Crossover, Kind, Mode, Policy, Thresholds};
 use io_engine::readahead::ReadAheadCounts;
 use io_engine::{FileIo, QueueLoad, Recorded};
-use types::FileId;
+use types::{FileId, IoMode};
 
 use crate::journal::JournalReport;
 use crate::local::LocalPool;
@@ -49,6 +49,16 @@ pub struct DecisionCount {
     pub reason: &'static str,
     pub operations: u64,
     pub bytes: u64,
+}
+
+/// `None`: the rule decides.
+pub(crate) fn pinned_by(io: IoMode) -> Option<Mode> {
+    match io {
+        IoMode::Auto => None,
+        IoMode::Buffered => Some(Mode::Buffered),
+        IoMode::Uncached => Some(Mode::Uncached),
+        IoMode::Direct => Some(Mode::Direct),
+    }
 }
 
 /// The way of the bytes of one file that is in use, or kept for the next use.

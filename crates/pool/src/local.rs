@@ -33,6 +33,7 @@ use crate::ext4_journal;
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
 use crate::index::Index;
+use crate::io::pinned_by;
 use crate::journal::{self, JournalPlace};
 use crate::parts::PoolParts;
 use crate::pressure::Pressure;
@@ -403,6 +404,7 @@ impl Pool for LocalPool {
             there.check_present(&self.shared, claim)?;
             there.check_whole_lately(&self.shared)?;
         }
+        replica.io().pin(pinned_by(ticket.io));
         let (shared, replicas) = (Arc::clone(&self.shared), Arc::clone(&self.replicas));
         Ok(Arc::new(Handle { shared, replicas, replica, claim, mode: ticket.mode }))
     }

@@ -18,7 +18,16 @@ const OTHER: Birth = Birth(1_700_000_001);
 
 async fn by(pool: &LocalPool, birth: Birth, mode: TicketMode) -> Result<Arc<dyn OpenReplica>, PoolError> {
     let presence = Presence::Unmade;
-    pool.open(&Ticket { file: FILE, birth, pool: pools::ID, mode, epoch: Epoch(0), presence }).await
+    pool.open(&Ticket {
+        file: FILE,
+        birth,
+        pool: pools::ID,
+        mode,
+        epoch: Epoch(0),
+        presence,
+        io: types::IoMode::Auto,
+    })
+    .await
 }
 
 async fn write(pool: &LocalPool, birth: Birth) -> Result<Stability, PoolError> {

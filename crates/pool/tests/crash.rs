@@ -98,6 +98,7 @@ async fn acknowledged_writes_fences_and_removals_survive_a_kill() {
                 mode: TicketMode::Read,
                 epoch: Epoch(epoch),
                 presence: api::Presence::Written,
+                io: types::IoMode::Auto,
             };
             let replica = pool.open(&ticket(2)).await.unwrap();
             let read = replica.read_at(0, u32::MAX).await.unwrap();

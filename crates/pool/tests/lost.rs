@@ -46,6 +46,7 @@ async fn with(
         mode,
         epoch: Epoch(0),
         presence,
+        io: types::IoMode::Auto,
     })
     .await
 }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use api::{ANSWER_TIME, Pool, PoolError, RangeKind, Stability};
 use bytes::Bytes;
+use forebay_pool::mode::Mode;
 use forebay_pool::{Found, LocalPool, OpenError, ProblemKind, scan};
 use pools::{config, content, open, writer};
-use types::{FileId, PoolId};
+use types::{FileId, IoMode, PoolId};
 
 fn refusal(config: forebay_pool::Config) -> OpenError {
     LocalPool::open(config).map(|_| ()).unwrap_err()
@@ -156,12 +157,41 @@ async fn problems_below_data_are_reported_and_left_alone() {
         mode: api::TicketMode::ReadWrite,
         epoch: types::Epoch(0),
         presence: api::Presence::Unmade,
+        io: types::IoMode::Auto,
     };
     let opened = pool.open(&ticket).await.map(|_| ());
     assert!(matches!(opened, Err(PoolError::Io { .. })), "{opened:?}");
     assert_eq!(content(&pool, 3).await, [1; 3]);
     assert_eq!(fs::read(stray).unwrap(), b"mine");
     assert_eq!(kinds(), expected);
+}
+
+#[tokio::test]
+async fn an_open_pins_the_mode_of_its_ticket_for_the_file_and_a_fenced_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    let file = FileId(1);
+    let ticket = |epoch, io| api::Ticket {
+        file,
+        birth: api::Birth::UNKNOWN,
+        pool: pools::ID,
+        mode: api::TicketMode::ReadWrite,
+        epoch: types::Epoch(epoch),
+        presence: api::Presence::Unmade,
+        io,
+    };
+    let writer = pool.open(&ticket(0, IoMode::Uncached)).await.unwrap();
+    writer.write_at(0, Bytes::from_static(b"data"), Stability::Unstable).await.unwrap();
+    let told = pool.file_io(file).unwrap();
+    assert_eq!(told.pinned, Some(Mode::Uncached));
+    assert_eq!(told.recorded.len(), 1, "a short request is decided too");
+    pool.open(&ticket(0, IoMode::Direct)).await.unwrap();
+    assert_eq!(pool.file_io(file).unwrap().pinned, Some(Mode::Direct));
+    pool.fence(&[(file, types::Epoch(1))], ANSWER_TIME).await.sole().unwrap();
+    assert!(pool.open(&ticket(0, IoMode::Auto)).await.is_err());
+    assert_eq!(pool.file_io(file).unwrap().pinned, Some(Mode::Direct));
+    pool.open(&ticket(1, IoMode::Auto)).await.unwrap();
+    assert_eq!(pool.file_io(file).unwrap().pinned, None);
 }
 
 #[tokio::test]

@@ -231,6 +231,7 @@ pub(super) struct Ticket {
     is_to_write: bool,
     epoch: u32,
     presence: WirePresence,
+    io: u32,
 }
 
 #[derive(Clone, Copy, Xdr)]
@@ -257,6 +258,7 @@ impl Ticket {
                 Presence::Made => WirePresence::Made,
                 Presence::Written => WirePresence::Written,
             },
+            io: ticket.io.number().into(),
         }
     }
 
@@ -272,6 +274,8 @@ impl Ticket {
                 WirePresence::Made => Presence::Made,
                 WirePresence::Written => Presence::Written,
             },
+            // Two bits fit.
+            io: types::IoMode::from_number((self.io & 3) as u8),
         }
     }
 }

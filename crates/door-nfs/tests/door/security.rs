@@ -211,6 +211,7 @@ fn read_with_conditions(host: &mut NfsClient, presence: api::Presence, condition
         mode: TicketMode::ReadWrite,
         epoch: Epoch(0),
         presence,
+        io: types::IoMode::Auto,
     };
     let handle = NfsFh4::from(Bytes::copy_from_slice(&keys().seal(&ticket, conditions)));
     status_of(host.call(&[ops::put_fh(&handle), ops::read(StateId4::ANONYMOUS, 0, 10)]))

@@ -164,6 +164,7 @@ async fn a_ticket_tells_the_epoch_of_the_file_and_whether_it_has_data() {
         mode,
         epoch: Epoch(4),
         presence: if file == FILE { Presence::Written } else { Presence::Unmade },
+        io: types::IoMode::Auto,
     };
     let expected = [
         ticket(FILE, TicketMode::Read),

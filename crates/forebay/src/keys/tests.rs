@@ -35,6 +35,7 @@ fn sealed(keys: &Keys) -> Vec<u8> {
         mode: TicketMode::Read,
         epoch: Epoch(0),
         presence: Presence::Written,
+        io: types::IoMode::Auto,
     };
     keys.ticket_keys().seal(&ticket, Conditions::of_sole_replica(Demand(0))).to_vec()
 }

@@ -252,6 +252,30 @@ fn a_pinned_mode_holds_for_the_file_alone() {
 }
 
 #[test]
+fn a_file_that_is_pinned_to_the_page_cache_is_served_from_it_and_its_misses_name_the_pin() {
+    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    bench.io.pin(Some(Mode::Buffered));
+    bench.write(0, &pattern(8192));
+    assert_eq!(bench.counted(Kind::Write, Mode::Buffered, Reason::Pinned), (1, 8192));
+    assert_eq!(bench.io.recorded().len(), 1);
+    let before = bench.path.before_read(bench.file.as_fd(), &bench.io, 0, 8192);
+    assert_eq!(before, BeforeRead::TryCache);
+    assert_eq!(bench.read(0, 8192), pattern(8192));
+    let whole = bench.counted(Kind::Read, Mode::Buffered, Reason::HotRead);
+    let missed = bench.counted(Kind::Read, Mode::Buffered, Reason::Pinned);
+    assert_eq!(whole.1 + missed.1, 8192, "{whole:?} {missed:?}");
+}
+
+#[test]
+fn a_mode_that_was_pinned_again_is_the_last_one() {
+    let io = FileIo::default();
+    for mode in [None, Some(Mode::Direct), Some(Mode::Direct), Some(Mode::Uncached), None] {
+        io.pin(mode);
+        assert_eq!(io.pinned(), mode);
+    }
+}
+
+#[test]
 fn descriptors_for_direct_io_are_bounded_and_a_file_without_one_is_buffered() {
     let bench = Bench::new(Policy::Direct);
     if !bench.has(Mode::Direct) {

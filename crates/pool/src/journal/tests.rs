@@ -51,6 +51,7 @@ async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
         mode: TicketMode::ReadWrite,
         epoch: Epoch(0),
         presence: Presence::Unmade,
+        io: types::IoMode::Auto,
     };
     pool.open(&ticket).await.unwrap()
 }

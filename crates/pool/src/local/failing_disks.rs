@@ -52,6 +52,7 @@ where
         mode: TicketMode::ReadWrite,
         epoch: Epoch(1),
         presence: Presence::Written,
+        io: types::IoMode::Auto,
     };
     for _ in 0..2 {
         let sync = running.open(&later).await.unwrap().sync();

@@ -43,6 +43,7 @@ pub async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
         mode: TicketMode::ReadWrite,
         epoch,
         presence: Presence::Unmade,
+        io: types::IoMode::Auto,
     };
     pool.open(&ticket).await.unwrap()
 }
@@ -177,6 +178,7 @@ async fn data_that_the_disk_loses_while_a_fence_is_written_is_missed_by_every_la
         mode: TicketMode::ReadWrite,
         epoch: Epoch(2),
         presence: Presence::Written,
+        io: types::IoMode::Auto,
     };
     for _ in 0..2 {
         assert!(running.open(&ticket).await.unwrap().sync().await.is_err());
@@ -213,7 +215,15 @@ async fn a_ticket_of_a_removed_file_makes_no_replica_when_the_removal_is_forgott
     assert!(!running.shared.removed.contains(file));
     let (mode, presence) = (TicketMode::ReadWrite, Presence::Made);
     let late = running
-        .open(&Ticket { file, birth: Birth::UNKNOWN, pool: PoolId(1), mode, epoch, presence })
+        .open(&Ticket {
+            file,
+            birth: Birth::UNKNOWN,
+            pool: PoolId(1),
+            mode,
+            epoch,
+            presence,
+            io: types::IoMode::Auto,
+        })
         .await
         .unwrap();
     for stability in [Stability::Unstable, Stability::FileSync] {

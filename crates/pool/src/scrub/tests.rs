@@ -33,7 +33,16 @@ fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
 
 async fn open(pool: &LocalPool, file: u64, mode: TicketMode) -> Result<Arc<dyn OpenReplica>, PoolError> {
     let (file, epoch, birth) = (FileId(file), Epoch(0), Birth::UNKNOWN);
-    pool.open(&Ticket { file, birth, pool: PoolId(1), mode, epoch, presence: Presence::Unmade }).await
+    pool.open(&Ticket {
+        file,
+        birth,
+        pool: PoolId(1),
+        mode,
+        epoch,
+        presence: Presence::Unmade,
+        io: types::IoMode::Auto,
+    })
+    .await
 }
 
 async fn write(pool: &LocalPool, file: u64, offset: u64, bytes: Vec<u8>) -> Arc<dyn OpenReplica> {

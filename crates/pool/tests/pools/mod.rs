@@ -58,6 +58,7 @@ pub async fn writer(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
         mode: TicketMode::ReadWrite,
         epoch: Epoch(0),
         presence: api::Presence::Unmade,
+        io: types::IoMode::Auto,
     };
     pool.open(&ticket).await.unwrap()
 }
