@@ -40,7 +40,7 @@ pub enum Command {
     /// Check the namespace against itself and against the pools, and repair it
     #[command(after_help = notes::FSCK)]
     Fsck(FsckArguments),
-    /// Create directories, and set and show their consistency
+    /// Create directories, and set and show their consistency and mode of I/O
     Dir {
         #[command(subcommand)]
         command: DirCommand,
@@ -197,7 +197,10 @@ pub enum DirCommand {
     /// Set how soon the attributes of a directory follow its entries
     #[command(after_help = notes::DIR_SET_CONSISTENCY)]
     SetConsistency(SetConsistencyArguments),
-    /// Show the consistency of a directory
+    /// Set how pools read and write the files that are created in a directory
+    #[command(after_help = notes::DIR_SET_IO)]
+    SetIo(SetIoArguments),
+    /// Show the consistency and the mode of I/O of a directory
     #[command(after_help = notes::DIR_SHOW)]
     Show(ShowDirArguments),
 }
@@ -263,6 +266,38 @@ pub enum ConsistencyArgument {
     Auto,
     /// Use the value of namespace.consistency
     Inherit,
+}
+
+#[derive(Args)]
+pub struct SetIoArguments {
+    #[command(flatten)]
+    pub place: InstanceArguments,
+    /// Path of the directory from the root of the namespace
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// Mode of I/O
+    #[arg(value_name = "MODE")]
+    pub mode: IoArgument,
+    /// Set it for all directories and files below, too
+    #[arg(long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoArgument {
+    /// Use the page cache
+    Buffered,
+    /// Use the page cache, and drop the pages after each request
+    Uncached,
+    /// Bypass the page cache
+    Direct,
+    /// Let the pool choose for each request, as pools.io says
+    Auto,
 }
 
 #[derive(Args)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::ConsistencyArgument;
+use crate::cli::{ConsistencyArgument, IoArgument};
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FsckQuestion {
@@ -14,8 +14,15 @@ pub struct FsckQuestion {
 pub struct DirectoryQuestion {
     pub path: String,
     /// `None`: the setting is only reported.
-    pub set: Option<ConsistencyArgument>,
+    pub set: Option<DirectorySetting>,
     pub recursive: bool,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DirectorySetting {
+    Consistency(ConsistencyArgument),
+    Io(IoArgument),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -90,6 +90,19 @@ Examples:
   forebay dir set-consistency /scratch/jobs weak --recursive"
 );
 
+pub const DIR_SET_IO: &str = concat!(
+    running_or_stopped!(),
+    "
+
+The directory, and what is created in it from then on, has the mode. Existing directories and files below it keep
+theirs, unless --recursive is given. Requests to the head and new NFS layouts have the mode at once; a client with an
+older layout keeps the mode of that layout.
+
+Examples:
+  forebay dir set-io /scratch/streams direct
+  forebay dir set-io /scratch/streams auto --recursive"
+);
+
 pub const DIR_SHOW: &str = concat!(
     running_or_stopped!(),
     "

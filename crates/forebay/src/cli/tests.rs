@@ -10,7 +10,8 @@ const WITHOUT_JSON: [&str; 4] =
     ["forebay up", "forebay user remove", "forebay generate man", "forebay generate completions"];
 
 /// Commands that may take longer than two seconds, besides those of `forebay namespace`.
-const LONG: [&str; 4] = ["forebay fsck", "forebay du", "forebay dir set-consistency", "forebay pool scrub"];
+const LONG: [&str; 5] =
+    ["forebay fsck", "forebay du", "forebay dir set-consistency", "forebay dir set-io", "forebay pool scrub"];
 
 /// A line of help begins with a verb or a noun.
 const NO_BEGINNINGS: [&str; 12] =

@@ -27,4 +27,5 @@ mod restart;
 mod scrub;
 mod service;
 mod set_back;
+mod set_io;
 mod takeover;

@@ -22,12 +22,12 @@ fn location(answer: &Answer) -> (SocketAddr, String) {
     (rest[..slash].parse().expect("an address"), rest[slash..].to_owned())
 }
 
-fn waiting(server: &Server, target: &str, length: usize) -> Ask {
+pub fn waiting(server: &Server, target: &str, length: usize) -> Ask {
     server.ask("PUT", target).with("Expect", "100-continue").with("Content-Length", length)
 }
 
 /// The answer to a PUT that waits with its body, which is not sent.
-fn sent_elsewhere(server: &Server, ask: &Ask) -> (SocketAddr, String) {
+pub fn sent_elsewhere(server: &Server, ask: &Ask) -> (SocketAddr, String) {
     let mut connection = server.connect();
     connection.begin(ask);
     location(&connection.next_answer(false))

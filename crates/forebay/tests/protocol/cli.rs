@@ -255,9 +255,10 @@ fn fsck_says_clean_on_a_running_and_on_a_stopped_instance() {
 }
 
 /// Commands in an order in which each succeeds, with a member that their answer has.
-const WITH_JSON: [(&str, &str); 18] = [
+const WITH_JSON: [(&str, &str); 19] = [
     ("fsck", "problems"),
     ("dir set-consistency / soft --recursive", "changed"),
+    ("dir set-io / direct --recursive", "io"),
     ("dir show /", "consistency"),
     ("pool drain pool-0", "pools"),
     ("pool enable pool-0", "pools"),

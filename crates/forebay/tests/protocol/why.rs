@@ -1,6 +1,6 @@
 //! `forebay why io` and `forebay pool iostat`: decisions about modes, and the counts of files.
 
-use nfs4::{CreateType4, NfsFh4, StableHow4};
+use nfs4::{CreateType4, LayoutIomode4, NfsFh4, StableHow4, StateId4};
 use testkit::nfs_client::{NfsClient, OpenFile};
 
 use crate::server::{Instance, Server, Setup};
@@ -81,6 +81,36 @@ fn the_decisions_of_a_file_are_told_and_decided_again_with_other_thresholds() {
         text.contains("with other thresholds (policy \"buffered\"), 1 of 1 decision would differ"),
         "{text}"
     );
+}
+
+/// A layout from before the change keeps its handle; the next one has the new mode.
+#[test]
+fn a_client_of_a_data_server_writes_in_the_mode_of_the_directory() {
+    let (instance, _server, mut client, root) = start(Setup::default());
+    let dir = client.mkdir(&root, "dir", 0o755).unwrap();
+    let file = client.create(&dir, "file").unwrap();
+    let mut write_at_pool = || {
+        let zero = StateId4 { seqid: 0, ..file.stateid };
+        let layout = client.layout_get(&file.handle, zero, LayoutIomode4::Rw).unwrap();
+        let (mut pool, stateid) = (client.data_server(&layout).unwrap(), layout.data_server().stateid);
+        pool.write(layout.ticket(), stateid, 0, StableHow4::Unstable, &[7; 100]).unwrap();
+        layout.ticket().clone()
+    };
+    let before = write_at_pool();
+    assert!(told(&instance, &["/dir/file"]).contains("no decision is recorded: "));
+    succeed(&instance, &["dir", "set-io"], &["/dir", "buffered", "--recursive"]);
+    assert_ne!(write_at_pool(), before);
+    let json = told(&instance, &["/dir/file", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let decision = &found["replicas"][0]["decisions"][0];
+    assert_eq!((&decision["reason"], &decision["mode"]), (&"pinned".into(), &"buffered".into()), "{json}");
+    assert!(told(&instance, &["/dir/file"]).contains(", pinned to buffered\n"));
+    succeed(&instance, &["dir", "set-io"], &["/dir", "auto", "--recursive"]);
+    assert_eq!(write_at_pool(), before, "sealed as before");
+    // At the head the next request has it, also of a file that is open.
+    succeed(&instance, &["dir", "set-io"], &["/dir", "uncached", "--recursive"]);
+    write(&mut client, &file, 100);
+    assert!(told(&instance, &["/dir/file"]).contains(", pinned to uncached\n"));
 }
 
 #[test]
