@@ -304,16 +304,39 @@ impl DataPath {
         data: &[u8],
         is_stable: bool,
     ) -> Result<(), WriteFailure> {
-        let now = Instant::now();
+        let began = Instant::now();
+        check_end(offset, data)?;
+        let _range = io.lock(offset, data.len() as u64, began).map_err(WriteFailure::from)?;
+        self.run_write((file, io), size, (offset, data), is_stable, began).map_err(WriteFailure::from)
+    }
+
+    /// As [`DataPath::write`], by a caller that holds the lock of the range.
+    pub fn write_locked(
+        &self,
+        file: BorrowedFd<'_>,
+        io: &FileIo,
+        size: u64,
+        offset: u64,
+        data: &[u8],
+        is_stable: bool,
+    ) -> Result<(), Errno> {
+        check_end(offset, data)?;
+        self.run_write((file, io), size, (offset, data), is_stable, Instant::now())
+    }
+
+    fn run_write(
+        &self,
+        (file, io): (BorrowedFd<'_>, &FileIo),
+        size: u64,
+        (offset, data): (u64, &[u8]),
+        is_stable: bool,
+        began: Instant,
+    ) -> Result<(), Errno> {
         let length = data.len() as u64;
-        if offset.checked_add(length).is_none_or(|end| end > OFFSET_MAX) {
-            return Err(WriteFailure::Write(Errno::FBIG));
-        }
-        let _range = io.lock(offset, length, now).map_err(WriteFailure::from)?;
         if !self.may_bypass(io, length) {
             write_all(file, data, offset)?;
             self.count(io, Kind::Write, SMALL, length);
-            self.latencies.record(Kind::Write, Mode::Buffered, now.elapsed(), 1);
+            self.latencies.record(Kind::Write, Mode::Buffered, began.elapsed(), 1);
             return Ok(());
         }
         let rule = *self.rule.read();
@@ -326,7 +349,7 @@ impl DataPath {
             pattern: Pattern::Unknown,
             memory_alignment_bytes: Some(1 << address.trailing_zeros().min(20)),
         };
-        let observed = io.observe(Kind::Write, offset, length, now, rule.thresholds.contention);
+        let observed = io.observe(Kind::Write, offset, length, began, rule.thresholds.contention);
         // Behind the end there are no pages.
         let pages = if offset < size { self.pages(file, offset, length) } else { Pages::NONE };
         let inputs = rule.inputs(io, request, size, pages, observed);
@@ -344,7 +367,7 @@ impl DataPath {
             (Mode::Direct, Some((direct, pair)), _) => direct.write(pair, data, offset)?,
             _ => buffered()?,
         };
-        self.note(io, inputs, decision, ran, length, now);
+        self.note(io, inputs, decision, ran, length, began);
         Ok(())
     }
 
@@ -455,6 +478,11 @@ impl Rule {
 /// A read of it that the page cache has pays for nothing more than one of a pool without other modes.
 fn is_pinned_to_cache(io: &FileIo) -> bool {
     io.pinned() == Some(Mode::Buffered)
+}
+
+fn check_end(offset: u64, data: &[u8]) -> Result<(), Errno> {
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
+    end.map(drop).ok_or(Errno::FBIG)
 }
 
 fn read_of(offset: u64, length_bytes: u64) -> Request {

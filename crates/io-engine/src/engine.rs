@@ -21,9 +21,11 @@ use crate::read::Reader;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     Open,
+    Read,
     Create,
     Record,
     WriteBack,
+    Flush,
     Inspect,
     Extend,
     Seek,
@@ -44,6 +46,7 @@ impl Work {
     fn lane(self) -> Lane {
         match self {
             Work::Open
+            | Work::Read
             | Work::Create
             | Work::Inspect
             | Work::Extend
@@ -52,8 +55,8 @@ impl Work {
             | Work::Copy => Lane::Data,
             // To find blocks may take long, and a share first writes the pages of its source to the disk.
             Work::Allocate | Work::Deallocate | Work::Share => Lane::Sync,
-            // Both end with a sync, of the write journal or of a file.
-            Work::Record | Work::WriteBack => Lane::Sync,
+            // The first two end with a sync, of the write journal or of a file. A flush may write many files.
+            Work::Record | Work::WriteBack | Work::Flush => Lane::Sync,
             Work::Truncate | Work::Remove | Work::SyncNames | Work::Fence | Work::List | Work::Describe => {
                 Lane::Sync
             }
@@ -257,8 +260,8 @@ mod tests {
 
     #[test]
     fn short_work_runs_in_the_data_lane() {
-        use Work::{Advise, Copy, Create, Extend, Inspect, Open, Seek};
-        for work in [Open, Create, Inspect, Extend, Seek, Advise, Copy] {
+        use Work::{Advise, Copy, Create, Extend, Inspect, Open, Read, Seek};
+        for work in [Open, Read, Create, Inspect, Extend, Seek, Advise, Copy] {
             assert_eq!(lane_that_runs(work), "pool-4-data", "{work:?}");
         }
     }
@@ -266,11 +269,11 @@ mod tests {
     #[test]
     fn long_work_runs_in_the_sync_lane() {
         use Work::{
-            Allocate, Deallocate, Describe, Fence, List, Record, Remove, Share, SyncNames, Truncate,
+            Allocate, Deallocate, Describe, Fence, Flush, List, Record, Remove, Share, SyncNames, Truncate,
             WriteBack,
         };
         for work in [
-            Allocate, Deallocate, Share, Truncate, Remove, SyncNames, Fence, List, Describe, Record,
+            Allocate, Deallocate, Share, Truncate, Remove, SyncNames, Fence, Flush, List, Describe, Record,
             WriteBack,
         ] {
             assert_eq!(lane_that_runs(work), "pool-4-sync", "{work:?}");

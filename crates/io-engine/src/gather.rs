@@ -22,7 +22,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -98,6 +98,11 @@ pub struct Take {
     pub behind: Vec<FlushId>,
 }
 
+/// Extents that are taken one after the other for the same reason.
+#[must_use]
+#[derive(Debug, Default)]
+pub struct Together(Flushed);
+
 /// A time in the order of the writes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
@@ -113,12 +118,19 @@ pub struct Overlay {
 /// A flush has failed: every COMMIT is answered with the error.
 ///
 /// The bytes stay in memory and are tried again by each COMMIT and before each overlapping write. After an error of the
-/// device the failure stays for ever, as the kernel's own write-back has lost bytes of such a file. A full disk loses
-/// nothing: that failure ends when all of the bytes are in the file, or were cut off.
+/// device the failure stays for ever, as the kernel's own write-back has lost bytes of such a file. A disk that is full or
+/// takes no writes loses nothing: that failure ends when all of the bytes are in the file, or were cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub errno: Errno,
     pub is_passing: bool,
+}
+
+impl Failure {
+    /// A write that failed so has lost nothing.
+    pub fn is_passing(errno: Errno) -> bool {
+        matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::NOMEM)
+    }
 }
 
 /// The bytes of a write, or of another range, that lie in one extent.
@@ -192,10 +204,12 @@ impl Gather {
     /// Extents that are complete, and those that have too many separate ranges. Those that a flush stands before come
     /// when it was told.
     pub fn take_ready(&mut self) -> Vec<Flush> {
-        let ready = |extent: &OpenExtent| extent.is_crowded || extent.is_complete();
-        let positions = self.open.iter().filter(|(_, extent)| !extent.about.has_failed && ready(extent));
+        let positions = self.open.iter().filter(|(_, extent)| extent.is_ready());
         let positions = positions.map(|(position, _)| *position).collect();
-        self.take_off_all(positions)
+        let mut flushed = Flushed::default();
+        let flushes = self.take_off_all(positions, &mut flushed);
+        self.admission.note_flush(flushed, self.budget.limits());
+        flushes
     }
 
     /// All writes before the mark.
@@ -209,15 +223,56 @@ impl Gather {
 
     /// The extents that have bytes of a range, and were opened before the mark.
     pub fn take_range(&mut self, range: ByteRange, mark: Mark) -> Take {
+        let mut together = Together::default();
+        let take = self.take_part(range, mark, &mut together);
+        self.note_together(together);
+        take
+    }
+
+    /// As [`Gather::take_range`], for a caller that flushes one extent after the other and tells of all at the end, by
+    /// [`Gather::note_together`].
+    pub fn take_part(&mut self, range: ByteRange, mark: Mark, together: &mut Together) -> Take {
         let extent_bytes = self.budget.limits().extent_bytes;
-        self.take_if(|position, about| {
+        let is_wanted = |position: u64, about: &About| {
             about.first_write < mark.0 && about.fragments.overlap(clip(position, range, extent_bytes))
-        })
+        };
+        self.take_noted(is_wanted, &mut together.0)
+    }
+
+    /// What the file may gather further depends on the outcome of its flushes. A COMMIT takes extents that had no time to be
+    /// filled: they count as one.
+    pub fn note_together(&mut self, together: Together) {
+        self.admission.note_flush(together.0, self.budget.limits());
     }
 
     /// The extents whose first write was at `opened` or sooner, as [`Budget::due`] names them.
     pub fn take_opened_until(&mut self, opened: Instant) -> Take {
         self.take_if(|_, about| about.opened <= opened && !about.has_failed)
+    }
+
+    /// The extents that have bytes of a range, open or in flight, and were opened before the mark.
+    pub fn extents(&self, range: ByteRange, mark: Mark) -> Vec<ByteRange> {
+        self.extents_if(|position, about| {
+            about.first_write < mark.0 && about.fragments.overlap(self.clip(position, range))
+        })
+    }
+
+    /// The extents whose first write was at `opened` or sooner, but for those whose flush has failed.
+    pub fn extents_opened_until(&self, opened: Instant) -> Vec<ByteRange> {
+        self.extents_if(|_, about| about.opened <= opened && !about.has_failed)
+    }
+
+    /// The extents that [`Gather::take_ready`] would give.
+    pub fn extents_ready(&self) -> Vec<ByteRange> {
+        let ready = self.open.iter().filter(|(_, extent)| extent.is_ready());
+        ready.filter_map(|(position, _)| self.extent(*position)).collect()
+    }
+
+    /// The extents that a range touches, as one range.
+    pub fn whole_extents(&self, range: ByteRange) -> ByteRange {
+        let positions = self.positions(range);
+        let end = positions.end.saturating_mul(self.budget.limits().extent_bytes as u64);
+        ByteRange::from_bounds(self.base(positions.start), end).expect("a range is not empty")
     }
 
     /// The flushes in flight that have bytes of a range.
@@ -354,21 +409,24 @@ impl Gather {
     }
 
     fn take_if(&mut self, is_wanted: impl Fn(u64, &About) -> bool) -> Take {
+        let mut flushed = Flushed::default();
+        let take = self.take_noted(is_wanted, &mut flushed);
+        self.admission.note_flush(flushed, self.budget.limits());
+        take
+    }
+
+    fn take_noted(&mut self, is_wanted: impl Fn(u64, &About) -> bool, flushed: &mut Flushed) -> Take {
         let open = self.open.iter().filter(|(position, extent)| is_wanted(**position, &extent.about));
         let wanted: Vec<u64> = open.map(|(position, _)| *position).collect();
         let flights = self.in_flight.iter().filter(|(position, flight)| {
             wanted.binary_search(position).is_ok() || is_wanted(**position, &flight.about)
         });
         let behind = flights.map(|(_, flight)| flight.id).collect();
-        Take { flushes: self.take_off_all(wanted), behind }
+        Take { flushes: self.take_off_all(wanted, flushed), behind }
     }
 
-    fn take_off_all(&mut self, positions: Vec<u64>) -> Vec<Flush> {
-        let mut flushed = Flushed::default();
-        let flushes =
-            positions.into_iter().filter_map(|position| self.take_off(position, &mut flushed)).collect();
-        self.admission.note_flush(flushed, self.budget.limits());
-        flushes
+    fn take_off_all(&mut self, positions: Vec<u64>, flushed: &mut Flushed) -> Vec<Flush> {
+        positions.into_iter().filter_map(|position| self.take_off(position, flushed)).collect()
     }
 
     /// `None` if an older flush of the extent is in flight.
@@ -393,7 +451,7 @@ impl Gather {
     }
 
     fn fail(&mut self, errno: Errno) {
-        let is_passing = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        let is_passing = Failure::is_passing(errno);
         if self.failure.is_none_or(|earlier| earlier.is_passing) {
             self.failure = Some(Failure { errno, is_passing });
         }
@@ -405,6 +463,18 @@ impl Gather {
         if self.failure.is_some_and(|failure| failure.is_passing) && !abouts.any(|about| about.has_failed) {
             self.failure = None;
         }
+    }
+
+    fn extents_if(&self, is_wanted: impl Fn(u64, &About) -> bool) -> Vec<ByteRange> {
+        let open = self.open.iter().map(|(position, extent)| (*position, &extent.about));
+        let in_flight = self.in_flight.iter().map(|(position, flight)| (*position, &flight.about));
+        let wanted = open.chain(in_flight).filter(|(position, about)| is_wanted(*position, about));
+        let positions: BTreeSet<u64> = wanted.map(|(position, _)| position).collect();
+        positions.into_iter().filter_map(|position| self.extent(position)).collect()
+    }
+
+    fn extent(&self, position: u64) -> Option<ByteRange> {
+        ByteRange::new(self.base(position), self.budget.limits().extent_bytes as u64)
     }
 
     /// Offset of the first byte of an extent.

@@ -6,9 +6,8 @@
 //! decides from facts, `data_path` collects the facts and runs the request. `calibration` measures from which sizes on a
 //! mode costs less; `pressure` samples memory and device.
 //!
-//! `readahead` follows streams of buffered reads and has the kernel fetch what comes next.
-//!
-//! Deliberately absent for now: nothing uses the rules of `gather` (delayed allocation) yet.
+//! `readahead` follows streams of buffered reads and has the kernel fetch what comes next. `gather` is the rule of delayed
+//! allocation, which the owner of a file applies.
 
 pub mod aligned;
 mod buffer;
@@ -47,5 +46,6 @@ pub use file::{Readable, Syncable, Writable};
 pub use file_io::{FileIo, Recorded};
 pub use queue::QueueLoad;
 pub use ran::Ran;
+pub use read::READ_BYTES_MAX;
 pub use sync::SyncGate;
 pub use system_files::SystemFiles;

@@ -376,3 +376,19 @@ fn reads_from_memory_are_timed_one_by_one_at_first_and_then_by_samples_that_stan
     bench.read(0, 100);
     assert_eq!(timed(), 128);
 }
+
+#[test]
+fn a_write_by_the_holder_of_its_lock_does_not_wait_for_it() {
+    for policy in [Policy::Buffered, Policy::Direct] {
+        let bench = Bench::new(policy);
+        let _range = bench.io.lock(0, 1 << 20, Instant::now()).unwrap();
+        let data = pattern(8192);
+        let file = bench.file.as_fd();
+        bench.path.write_locked(file, &bench.io, 0, 100, &data, false).unwrap();
+        let mut read = vec![0; data.len()];
+        rustix::io::pread(file, &mut read, 100).unwrap();
+        assert!(read == data);
+        let far = bench.path.write_locked(file, &bench.io, 0, u64::MAX - 1, &data, false);
+        assert_eq!(far, Err(Errno::FBIG));
+    }
+}

@@ -60,6 +60,11 @@ impl OpenExtent {
         self.about.fragments.bytes() == self.memory.len()
     }
 
+    /// To be flushed without a wait for its age.
+    pub fn is_ready(&self) -> bool {
+        !self.about.has_failed && (self.is_crowded || self.is_complete())
+    }
+
     /// Forgets the bytes from `end` on, and returns their number.
     pub fn cut(&mut self, end: usize) -> u64 {
         let before = self.about.fragments.bytes();

@@ -353,3 +353,68 @@ fn the_oldest_extents_of_any_file_are_due_first() {
     drop(benches);
     assert_eq!(budget.in_use(), BudgetUse::default(), "a file that is given up gives its memory back");
 }
+
+#[test]
+fn extents_are_named_before_they_are_taken() {
+    let mut bench = Bench::new(limits());
+    let extent = |position: u64| range(position * EXTENT as u64, EXTENT as u64);
+    bench.gathers(3 * EXTENT as u64 + 8, &[1; 16]);
+    let mark = bench.gather.mark();
+    bench.now += SECOND;
+    bench.gathers(0, &[2; 16]);
+    let named = |bench: &Bench, of| bench.gather.extents(of, bench.gather.mark());
+    assert_eq!(named(&bench, ByteRange::ALL), [extent(0), extent(3)]);
+    assert_eq!(bench.gather.extents(ByteRange::ALL, mark), [extent(3)]);
+    assert_eq!(named(&bench, range(15, 1)), [extent(0)]);
+    assert!(named(&bench, range(16, 3 * EXTENT as u64 - 8)).is_empty(), "a gap between gathered bytes");
+    assert_eq!(bench.gather.extents_opened_until(bench.now - SECOND), [extent(3)]);
+    let flush = sole(bench.gather.take_before(mark));
+    assert_eq!(named(&bench, ByteRange::ALL), [extent(0), extent(3)], "also those in flight");
+    bench.fail(flush, Errno::NOSPC);
+    assert_eq!(bench.gather.extents_opened_until(bench.now), [extent(0)], "age does not try again");
+    assert_eq!(bench.gather.whole_extents(range(EXTENT as u64 - 1, 2)), range(0, 2 * EXTENT as u64));
+    assert_eq!(bench.gather.whole_extents(extent(3)), extent(3));
+    assert_eq!(bench.gather.whole_extents(ByteRange::ALL).offset(), 0);
+}
+
+#[test]
+fn complete_and_crowded_extents_are_ready() {
+    let mut bench = Bench::new(limits());
+    for at in [0, 32] {
+        bench.gathers(at, &[1; 31]);
+    }
+    assert!(bench.gather.extents_ready().is_empty());
+    bench.gathers(31, &[1; 1]);
+    bench.gathers(63, &[1; 1]);
+    assert_eq!(bench.gather.extents_ready(), [range(0, EXTENT as u64)]);
+    for at in [0, 8, 16, 24] {
+        bench.gathers(2 * EXTENT as u64 + at, &[1; 4]);
+    }
+    bench.bypasses(2 * EXTENT as u64 + 40, &[1; 4], Bypass::Fragmented);
+    assert_eq!(bench.gather.extents_ready().len(), 2);
+}
+
+/// A COMMIT took the right to gather from a file whose writers it had only interrupted.
+#[test]
+fn extents_that_are_flushed_one_after_the_other_count_as_one() {
+    let earned = |is_together: bool| {
+        let mut bench = Bench::new(limits());
+        let mark = bench.gather.mark();
+        for position in 0..4 {
+            bench.gathers(position * EXTENT as u64, &[1; 16]);
+        }
+        let mut together = Together::default();
+        for extent in bench.gather.extents(ByteRange::ALL, bench.gather.mark()) {
+            let mark = bench.gather.mark();
+            let flush = match is_together {
+                true => sole(bench.gather.take_part(extent, mark, &mut together)),
+                false => sole(bench.gather.take_range(extent, mark)),
+            };
+            bench.land(flush);
+        }
+        assert!(bench.gather.extents(ByteRange::ALL, mark).is_empty());
+        bench.gather.note_together(together);
+        bench.gather.admission.earned_extents()
+    };
+    assert_eq!((earned(true), earned(false)), (4, 0));
+}
