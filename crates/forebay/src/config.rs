@@ -68,6 +68,7 @@ pub struct Pools {
     pub queue_len_max: u32,
     pub io: pool::IoPolicy,
     pub journal: pool::JournalPlace,
+    pub gather: pool::GatherPolicy,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -235,6 +236,7 @@ impl Default for Pools {
             queue_len_max: 4_096,
             io: pool::IoPolicy::Auto,
             journal: pool::JournalPlace::Pool,
+            gather: pool::GatherPolicy::Auto,
         }
     }
 }

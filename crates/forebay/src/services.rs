@@ -57,6 +57,7 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
             threads: config.pools.threads as usize,
             io: config.pools.io,
             journal: config.pools.journal.clone(),
+            gather: config.pools.gather,
             random: Arc::clone(&random),
         })?);
     }

@@ -239,7 +239,7 @@ impl Gather {
         self.take_noted(is_wanted, &mut together.0)
     }
 
-    /// What the file may gather further depends on the outcome of its flushes. A COMMIT takes extents that had no time to be
+    /// The outcome of its flushes says how much the file may gather from now on. A COMMIT takes extents that had no time to be
     /// filled: they count as one.
     pub fn note_together(&mut self, together: Together) {
         self.admission.note_flush(together.0, self.budget.limits());

@@ -6,6 +6,7 @@ mod recorded;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::gathering::Gathering;
 use crate::parts::PoolParts;
 use crate::replica::{Claim, KnownLength, Replica};
 use crate::replicas::Replicas;
@@ -28,12 +29,18 @@ pub struct Handle {
 
 impl OpenReplica for Handle {
     fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
+        if self.replica.has_gathered_from(offset) {
+            return self.read_gathered(offset, length);
+        }
         self.shared.engine.read(self, offset, length)
     }
 
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
         let is_open = self.check().is_ok() && self.replica.file().open().is_some();
-        if !is_open || !self.shared.engine.read_resident(self, offset, length as usize, into) {
+        if !is_open
+            || self.replica.has_gathered_from(offset)
+            || !self.shared.engine.read_resident(self, offset, length as usize, into)
+        {
             return false;
         }
         self.shared.counters.reads.add(1);
@@ -84,7 +91,7 @@ impl OpenReplica for Handle {
             return IoHandle::ready(Err(error));
         }
         self.shared.counters.syncs.add(1);
-        if self.replica.unsynced().is_stable() {
+        if self.replica.is_stable() {
             // Nothing was written past the journal since the pool was opened; what an earlier process wrote, the verifier tells of.
             return IoHandle::ready(Ok(verifier));
         }
@@ -97,6 +104,9 @@ impl OpenReplica for Handle {
 
     fn local_range(&self, range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         self.check().ok()?;
+        if self.replica.has_gathered_from(range.offset()) {
+            return None;
+        }
         let file = self.replica.file().descriptors().lend()?;
         if !self.shared.engine.path().suits_page_cache(file.as_fd(), self.replica.io(), range) {
             return None;
@@ -155,6 +165,17 @@ impl Handle {
                 self.check()
             }
         }
+    }
+
+    /// In a thread, for part of it is not in the file.
+    fn read_gathered(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
+        if let Err(error) = self.check() {
+            return IoHandle::ready(Err(error));
+        }
+        self.shared.counters.reads.add(1);
+        let this = self.clone();
+        let read = move || this.replica.read_gathered(&this.shared, offset, length);
+        self.shared.engine.run(Work::Read, read)
     }
 
     /// Of a replica that was looked for.
@@ -225,6 +246,10 @@ impl Syncable for Handle {
 
 impl Writable for Handle {
     fn write(&self, offset: u64, data: &[u8], stability: Stability) -> Result<(), PoolError> {
-        self.replica.write(&self.shared, self.claim, offset, data, stability)
+        let written = self.replica.write(&self.shared, self.claim, offset, data, stability);
+        if self.shared.gathering.is_full() {
+            Gathering::flush_due(&self.shared);
+        }
+        written
     }
 }

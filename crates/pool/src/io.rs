@@ -12,6 +12,7 @@ use io_engine::readahead::ReadAheadCounts;
 use io_engine::{FileIo, QueueLoad, Recorded};
 use types::{FileId, IoMode};
 
+use crate::gathering::GatherReport;
 use crate::journal::JournalReport;
 use crate::local::LocalPool;
 
@@ -30,6 +31,8 @@ pub struct IoReport {
     /// The lanes of the pool's threads.
     pub lanes: [(&'static str, QueueLoad); 2],
     pub read_ahead: ReadAheadCounts,
+    /// `None`: the pool has no delayed allocation.
+    pub gather: Option<GatherReport>,
 }
 
 /// The times of requests of one kind in one mode, without waits for a thread and without syncs.
@@ -195,6 +198,7 @@ impl LocalPool {
             latencies: latencies.filter(|latency| latency.times.count() > 0).collect(),
             lanes: self.parts().engine.loads(),
             read_ahead: path.read_ahead(),
+            gather: self.parts().gathering.report(),
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::descriptions::Descriptions;
 use crate::disk_error::is_of_the_disk;
 use crate::error::OpenError;
 use crate::ext4_journal;
+use crate::gathering::{GatherPolicy, Gathering};
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
 use crate::index::Index;
@@ -64,6 +65,8 @@ pub struct Config {
     pub io: Policy,
     /// The directory of the write journal.
     pub journal: JournalPlace,
+    /// Delayed allocation.
+    pub gather: GatherPolicy,
     pub random: Arc<dyn Random>,
 }
 
@@ -134,6 +137,7 @@ impl LocalPool {
         // Behind the records: what they write makes sums stale.
         let scrubbing = Scrubbing::open(dir, store.root(), clean);
         let shared = Arc::new(PoolParts {
+            gathering: Gathering::new(config.gather, &store),
             store,
             engine,
             calibrating: Arc::new(Calibrating::new(dir.to_owned())),
@@ -152,6 +156,7 @@ impl LocalPool {
         shared.calibrating.load(&shared);
         let replicas = Replicas::new(Arc::clone(&shared), open_files_max);
         shared.journal.attach(&replicas);
+        shared.gathering.attach(&replicas);
         let failed = |error| OpenError::io("start", dir, error);
         shared.journal.write_back.start(&shared, &replicas).map_err(failed)?;
         let upkeep = Arc::new(Upkeep::default());
@@ -222,6 +227,7 @@ impl LocalPool {
         if !self.stop() {
             return;
         }
+        self.shared.gathering.close(&self.shared);
         if let Err(reason) = self.shared.journal.close(&self.shared) {
             tracing::warn!(%pool, reason, "write journal has records that the next start applies");
             self.shared.index.doubt();
@@ -343,11 +349,11 @@ impl LocalPool {
         let replica = self.replica(file).await?;
         if replica.file().open().is_some() {
             // The kernel has the attributes of an open file in memory: not worth a thread.
-            return replica.file().facts(&self.shared);
+            return replica.facts(&self.shared);
         }
         self.with(file, Work::Inspect, |replica, shared| {
             replica.file().load(shared)?;
-            replica.file().facts(shared)
+            replica.facts(shared)
         })
         .await
     }
@@ -455,14 +461,14 @@ impl Pool for LocalPool {
 
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
         self.shared.check_open()?;
-        let shared = Arc::clone(&self.shared);
+        let (shared, replicas) = (Arc::clone(&self.shared), Arc::clone(&self.replicas));
         let list = move || {
             let failed = |reason| PoolError::Io { pool: shared.id(), operation: "list replicas", reason };
             // Where that fails, what is not written down is known all the same.
             if let Err(reason) = shared.index.flush(&shared.store) {
                 tracing::debug!(pool = %shared.id(), reason, "replicas are listed without writing the index");
             }
-            list_files(&shared, after, limit).map_err(failed)
+            list_files(&shared, &replicas, after, limit).map_err(failed)
         };
         self.shared.engine.run(Work::List, list).await
     }
@@ -513,15 +519,23 @@ impl Pool for LocalPool {
 
 /// Replicas that the index lists, with the facts of their files. Files that are gone or replaced by something else are
 /// left out; of a file that cannot be looked at the facts are those of the index. Empty: there are no more.
-fn list_files(shared: &PoolParts, mut after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, String> {
+fn list_files(
+    shared: &PoolParts,
+    replicas: &Replicas,
+    mut after: FileId,
+    limit: usize,
+) -> Result<Vec<ReplicaFacts>, String> {
     loop {
         let listed = shared.index.list(after, limit)?;
         let Some(last) = listed.last() else { return Ok(listed) };
         after = last.file;
         let mut there = Vec::with_capacity(listed.len());
         for facts in listed {
+            // Before the look: a flush takes bytes from memory to the file.
+            let gathered = replicas.find(facts.file).map_or(0, |replica| replica.gathered_end());
             match shared.store.look_inside(facts.file) {
                 Ok(Some((Extent { size, space_used, .. }, birth))) => {
+                    let size = size.max(gathered);
                     there.push(ReplicaFacts { birth, size, space_used, ..facts });
                 }
                 Ok(None) => {}
@@ -730,7 +744,8 @@ impl Upkeep {
             shared.space.refresh(shared.store.root());
             shared.writability.look(shared.id(), &shared.store);
             shared.journal.apply_late(shared);
-            shared.pressure.look(shared.engine.path(), Instant::now());
+            shared.pressure.look(shared, Instant::now());
+            Gathering::flush_due(shared);
             shared.calibrating.look(shared);
             shared.scrubbing.look(shared);
             let flushed = shared.index.flush(&shared.store);
@@ -750,6 +765,9 @@ impl Upkeep {
 
 #[cfg(test)]
 mod failing_disks;
+
+#[cfg(test)]
+mod gathered;
 
 #[cfg(test)]
 pub mod tests;

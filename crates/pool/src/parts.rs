@@ -11,6 +11,7 @@ use types::PoolId;
 use crate::calibrating::Calibrating;
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
+use crate::gathering::Gathering;
 use crate::index::Index;
 use crate::journal::PoolJournal;
 use crate::pressure::Pressure;
@@ -26,6 +27,7 @@ pub struct PoolParts {
     pub calibrating: Arc<Calibrating>,
     pub journal: PoolJournal,
     pub scrubbing: Scrubbing,
+    pub gathering: Gathering,
     pub pressure: Pressure,
     pub index: Index,
     pub descriptions: Descriptions,

@@ -3,9 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
+use io_engine::SystemFiles;
 use io_engine::pressure::{DeviceSampler, MemorySampler};
-use io_engine::{DataPath, SystemFiles};
 use parking_lot::Mutex;
+
+use crate::parts::PoolParts;
 
 pub struct Pressure {
     /// Locked by the thread that looks.
@@ -26,14 +28,18 @@ impl Pressure {
     }
 
     /// Reads files of the kernel, which may block, if a decision can depend on them.
-    pub fn look(&self, path: &DataPath, now: Instant) {
+    pub fn look(&self, shared: &PoolParts, now: Instant) {
+        let (path, budget) = (shared.engine.path(), shared.gathering.budget());
         path.expire_read_ahead(now);
-        if !path.needs_pressure() {
+        if !path.needs_pressure() && budget.is_none() {
             return;
         }
         let mut samplers = self.samplers.lock();
         let memory = samplers.memory.sample(now);
         let latency = samplers.device.as_mut().and_then(|device| device.sample(now).latency());
+        if let Some(budget) = budget {
+            budget.set_tight(memory.is_tight());
+        }
         path.set_pressure(memory.is_tight(), memory.dirty_headroom_bytes, latency);
     }
 }

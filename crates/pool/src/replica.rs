@@ -5,8 +5,9 @@
 //! no older write is running, and none comes.
 //!
 //! The parts, each of which imports only those before it: `descriptors`, `fence`, `faults`, `length`; `record`, which is
-//! what the label says; `file`, which is looked for, made and removed; `unsynced`, which brings writes to the disk. Locks
-//! are taken in the order `ordering`, `syncing`, then those of the file.
+//! what the label says; `file`, which is looked for, made and removed; `unsynced`, which brings writes to the disk;
+//! `gathered`, which keeps writes in memory. Locks are taken in the order `ordering`, `recording`, those of ranges, `syncing`,
+//! then those of the file.
 
 mod claim;
 mod condemn;
@@ -14,6 +15,7 @@ mod descriptors;
 mod faults;
 mod fence;
 mod file;
+mod gathered;
 mod length;
 mod ranges;
 mod record;
@@ -33,6 +35,7 @@ use crate::store::{Extent, look_at};
 
 pub use self::claim::Claim;
 use self::file::ReplicaFile;
+use self::gathered::Gathered;
 pub use self::length::KnownLength;
 use self::unsynced::Unsynced;
 
@@ -40,6 +43,7 @@ pub struct Replica {
     file: ReplicaFile,
     unsynced: Unsynced,
     io: FileIo,
+    gathered: Gathered,
     /// Shared by writes; taken alone by truncation, removal and fencing. Before the locks of `file` and `unsynced`.
     ordering: RwLock<()>,
     /// Whether the journal has the creation of the file. Held while a write is done and its record appended, so that
@@ -62,6 +66,7 @@ impl Replica {
             file: ReplicaFile::new(file),
             unsynced: Unsynced::default(),
             io: FileIo::default(),
+            gathered: Gathered::default(),
             ordering: RwLock::new(()),
             recording: Mutex::new(false),
         }
@@ -95,7 +100,18 @@ impl Replica {
         if record.faults.is_broken() {
             return record.faults.is_broken_recorded();
         }
-        self.unsynced.is_empty() && record.fence.is_recorded()
+        !self.has_unsettled() && record.fence.is_recorded()
+    }
+
+    /// Some writes are not on disk, or not even in the file.
+    pub fn has_unsettled(&self) -> bool {
+        // In this order: a flush is counted as a change before it has taken the bytes from memory.
+        self.has_gathered() || !self.unsynced.is_empty()
+    }
+
+    /// A sync has nothing to do.
+    pub fn is_stable(&self) -> bool {
+        !self.has_gathered() && self.unsynced.is_stable()
     }
 
     /// An empty file, if there is none.
@@ -121,11 +137,31 @@ impl Replica {
         let _ordering = self.ordering.read();
         let (file, extent) = self.prepare_write(shared, claim, offset, data)?;
         let is_stable = stability != Stability::Unstable;
-        let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, is_stable);
-        self.note_change(shared);
-        written.map_err(|failure| explain(shared, failure))?;
+        if is_stable || !self.gather(shared, offset, data) {
+            let written = self.write_file(shared, (file, extent.size), (offset, data), is_stable);
+            self.note_change(shared);
+            written?;
+        }
         shared.counters.written_bytes.add(data.len() as u64);
         Ok(())
+    }
+
+    /// Behind what was gathered of the range.
+    fn write_file(
+        &self,
+        shared: &PoolParts,
+        (file, size): (BorrowedFd<'_>, u64),
+        (offset, data): (u64, &[u8]),
+        is_stable: bool,
+    ) -> Result<(), PoolError> {
+        let path = shared.engine.path();
+        if !self.has_gathered() {
+            let written = path.write(file, &self.io, size, offset, data, is_stable);
+            return written.map_err(|failure| explain(shared, failure));
+        }
+        let _range = self.lock_flushed(shared, offset, data.len() as u64)?;
+        let written = path.write_locked(file, &self.io, size, offset, data, is_stable);
+        written.map_err(|errno| shared.write_failure("write data", errno))
     }
 
     /// The file to write to, and its extent before that. Under `ordering`.
@@ -155,7 +191,7 @@ impl Replica {
         let (file, extent) = self.prepare_write(shared, claim, offset, data)?;
         let mut has_creation = self.recording.lock();
         // The disk gets it later, as an unstable write.
-        let written = shared.engine.path().write(file, &self.io, extent.size, offset, data, false);
+        let written = self.write_file(shared, (file, extent.size), (offset, data), false);
         self.note_write(shared);
         let recorded = match &written {
             Ok(()) => self.record(shared, &mut has_creation, (offset, data), waiter),
@@ -164,7 +200,7 @@ impl Replica {
         if !recorded.is_recorded {
             self.unsynced.note_past();
         }
-        written.map_err(|failure| explain(shared, failure))?;
+        written?;
         shared.counters.written_bytes.add(data.len() as u64);
         Ok(recorded)
     }
@@ -213,6 +249,12 @@ impl Replica {
 
     /// Brings everything written so far, and the replica's name, to the disk, and sees to it that no replay goes over it.
     pub fn settle(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        self.flush(shared)?;
+        self.settle_file(shared)
+    }
+
+    /// The same of what is in the file.
+    fn settle_file(&self, shared: &PoolParts) -> Result<(), PoolError> {
         let (past, newest) = self.sync(shared)?;
         if newest.is_some() {
             shared.journal.barrier(shared)?;
@@ -251,7 +293,7 @@ impl Replica {
 
     /// Before a change without a record, under `ordering` alone.
     fn settle_records(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        if shared.journal.newest(self.id()).is_some() { self.settle(shared) } else { Ok(()) }
+        if shared.journal.newest(self.id()).is_some() { self.settle_file(shared) } else { Ok(()) }
     }
 
     pub fn truncate(&self, shared: &PoolParts, size: u64) -> Result<ReplicaFacts, PoolError> {
@@ -274,28 +316,33 @@ impl Replica {
             let known = record.known_length();
             let extent = look_at(file).map_err(failed)?;
             self.file.check_linked(shared, extent)?;
-            let before = extent.size;
-            if before < size {
-                record.check_end(shared, known, before)?;
+            if extent.size < size {
+                record.check_end(shared, known, extent.size)?;
             }
-            if before != size {
+            if self.gathered.length(extent.size) != size {
                 self.settle_records(shared)?;
                 let cut = record.cut(shared, file, size);
                 self.note_change(shared);
                 cut.map_err(failed)?;
+                self.cut_gathered(size);
             }
         }
         // Also what an earlier process wrote and did not sync: from here on it is a length that somebody was promised.
-        if !self.unsynced.is_empty() || !self.file.record().is_known_to(size) {
+        if self.has_unsettled() || !self.file.record().is_known_to(size) {
             self.settle(shared)?;
         }
         let gone = self.file.facts_of_none(size);
-        Ok(self.file.facts(shared)?.unwrap_or(gone))
+        Ok(self.facts(shared)?.unwrap_or(gone))
     }
 
     pub fn remove(&self, shared: &PoolParts) -> Result<(), PoolError> {
         let _ordering = self.ordering.write();
-        self.file.remove(shared)
+        self.file.remove(shared)?;
+        // For those who have it open. No later write is gathered, so that none waits here for a flush that does not find it.
+        if self.flush_ordered(shared).is_err() {
+            self.cut_gathered(0);
+        }
+        Ok(())
     }
 
     pub fn fence(&self, shared: &PoolParts, epoch: Epoch) -> Result<(), PoolError> {

@@ -35,6 +35,8 @@ impl Replicas {
         }
         replica.file().record().faults.check_undamaged(&self.shared)?;
         let found = replica.file().descriptors().lend().ok_or(PoolError::NoReplica(self.shared.id()))?;
+        // A copy goes past the replica.
+        replica.flush(&self.shared)?;
         // Lost bytes would become a hole of the copy.
         replica.file().check_whole(&self.shared)?;
         Ok(found)

@@ -123,7 +123,7 @@ impl Shard {
                 self.remove(self.hand);
                 return true;
             }
-            if to_settle.len() < TO_SETTLE_MAX && !slot.replica.unsynced().is_empty() {
+            if to_settle.len() < TO_SETTLE_MAX && slot.replica.has_unsettled() {
                 to_settle.push(Arc::clone(&slot.replica));
             }
         }
@@ -134,10 +134,7 @@ impl Shard {
         for _ in 0..LOOKED_AT_MAX.min(self.slots.len()) {
             self.hand = (self.hand + 1) % self.slots.len();
             let replica = &self.slots[self.hand].replica;
-            if to_settle.len() < TO_SETTLE_MAX
-                && Arc::strong_count(replica) == 1
-                && !replica.unsynced().is_empty()
-            {
+            if to_settle.len() < TO_SETTLE_MAX && Arc::strong_count(replica) == 1 && replica.has_unsettled() {
                 to_settle.push(Arc::clone(replica));
             }
         }

@@ -1,5 +1,5 @@
 //! Any order of writes, truncations, removals, syncs and restarts gives what a list of byte strings gives, in each mode of
-//! I/O.
+//! I/O, with and without delayed allocation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,9 +7,9 @@ mod pools;
 
 use std::collections::HashMap;
 
-use api::{ANSWER_TIME, Advice, Pool, PoolError, Stability};
+use api::{ANSWER_TIME, Advice, Pool, PoolError, Source, Stability, Stretch};
 use bytes::Bytes;
-use forebay_pool::{IoPolicy, JournalPlace, LocalPool};
+use forebay_pool::{GatherPolicy, IoPolicy, JournalPlace, LocalPool};
 use proptest::prelude::*;
 use types::{ByteRange, FileId};
 
@@ -40,21 +40,42 @@ enum Step {
     Forget {
         file: u64,
     },
+    /// Within a file.
+    Copy {
+        file: u64,
+        from: u64,
+        to: u64,
+        length: u64,
+    },
+    Deallocate {
+        file: u64,
+        offset: u64,
+        length: u64,
+    },
     Restart {
         clean: bool,
     },
 }
 
+/// Around the beginning of a file, and around the borders of its first extents (1 MiB).
+fn offset() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..20_000_u64, 2 => (1_u64 << 20) - 20_000..(1 << 20) + 20_000, 1 => (2_u64 << 20)..(2 << 20) + 9_000]
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    let (file, offset) = (1..5_u64, 0..20_000_u64);
+    let file = 1..5_u64;
     prop_oneof![
-        6 => (file.clone(), offset.clone(), prop::collection::vec(any::<u8>(), 1..300), any::<bool>())
+        6 => (file.clone(), offset(), prop::collection::vec(any::<u8>(), 1..300), any::<bool>())
             .prop_map(|(file, offset, data, stable)| Step::Write { file, offset, data, stable }),
-        3 => (file.clone(), offset.clone(), 4096..40_000_usize, any::<u8>(), any::<bool>()).prop_map(
+        3 => (file.clone(), offset(), 4096..40_000_usize, any::<u8>(), any::<bool>()).prop_map(
             |(file, offset, length, byte, stable)| Step::Write { file, offset, data: vec![byte; length], stable }
         ),
-        2 => (file.clone(), offset.clone()).prop_map(|(file, size)| Step::Truncate { file, size }),
-        6 => (file.clone(), offset, 0..30_000_u32)
+        2 => (file.clone(), offset()).prop_map(|(file, size)| Step::Truncate { file, size }),
+        1 => (file.clone(), offset(), offset(), 1..30_000_u64)
+            .prop_map(|(file, from, to, length)| Step::Copy { file, from, to, length }),
+        1 => (file.clone(), offset(), 1..30_000_u64)
+            .prop_map(|(file, offset, length)| Step::Deallocate { file, offset, length }),
+        6 => (file.clone(), offset(), 0..1_200_000_u32)
             .prop_map(|(file, offset, length)| Step::Read { file, offset, length }),
         1 => file.clone().prop_map(|file| Step::Remove { file }),
         1 => file.clone().prop_map(|file| Step::Sync { file }),
@@ -66,10 +87,11 @@ fn step() -> impl Strategy<Value = Step> {
 /// `None`: removed, for ever. No entry: never written.
 type Model = HashMap<u64, Option<Vec<u8>>>;
 
-async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace) {
+async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace, gather: GatherPolicy) {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
-        let config = forebay_pool::Config { io, journal: journal.clone(), ..pools::config(dir.path()) };
+        let config =
+            forebay_pool::Config { io, gather, journal: journal.clone(), ..pools::config(dir.path()) };
         LocalPool::open(config).unwrap()
     };
     let mut pool = open();
@@ -137,11 +159,36 @@ async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace) {
                     replica.ranges().unwrap().advise(all, Advice::DontNeed).await.unwrap();
                 }
             }
+            Step::Copy { file, from, to, length } => {
+                let Some(Some(expected)) = model.get_mut(&file) else { continue };
+                let (from_at, end) = (from as usize, (from + length) as usize);
+                if end > expected.len() || from + length > to && to + length > from {
+                    continue;
+                }
+                let copied = expected[from_at..end].to_vec();
+                expected.resize(expected.len().max((to + length) as usize), 0);
+                expected[to as usize..(to + length) as usize].copy_from_slice(&copied);
+                let replica = pools::writer(&pool, file).await;
+                let mut done = 0;
+                while done < length {
+                    let stretch = Stretch { from: from + done, to: to + done, length: length - done };
+                    let source = Source::Local(pool.id(), FileId(file));
+                    done += replica.ranges().unwrap().copy_from(source, stretch).await.unwrap();
+                }
+            }
+            Step::Deallocate { file, offset, length } => {
+                let Some(Some(expected)) = model.get_mut(&file) else { continue };
+                let size = expected.len();
+                expected[size.min(offset as usize)..size.min((offset + length) as usize)].fill(0);
+                let range = ByteRange::new(offset, length).unwrap();
+                pools::writer(&pool, file).await.ranges().unwrap().deallocate(range).await.unwrap();
+            }
             Step::Restart { clean } => {
                 if clean {
                     pool.close();
-                } else if journal != JournalPlace::Off {
-                    // The start may apply an older stable write over one that was not yet stable.
+                } else if journal != JournalPlace::Off || gather == GatherPolicy::Always {
+                    // The start may apply an older stable write over one that was not yet stable, and gathered writes
+                    // are lost.
                     for file in model.iter().filter(|(_, content)| content.is_some()).map(|(file, _)| *file) {
                         pools::writer(&pool, file).await.sync().await.unwrap();
                     }
@@ -171,10 +218,12 @@ proptest! {
     fn a_pool_is_a_list_of_byte_strings(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for io in [IoPolicy::Auto, IoPolicy::Uncached, IoPolicy::Direct] {
-            runtime.block_on(run(steps.clone(), io, JournalPlace::Off));
+            runtime.block_on(run(steps.clone(), io, JournalPlace::Off, GatherPolicy::Never));
         }
         for io in [IoPolicy::Auto, IoPolicy::Direct] {
-            runtime.block_on(run(steps.clone(), io, JournalPlace::Pool));
+            runtime.block_on(run(steps.clone(), io, JournalPlace::Pool, GatherPolicy::Never));
         }
+        runtime.block_on(run(steps.clone(), IoPolicy::Auto, JournalPlace::Off, GatherPolicy::Always));
+        runtime.block_on(run(steps, IoPolicy::Direct, JournalPlace::Pool, GatherPolicy::Always));
     }
 }

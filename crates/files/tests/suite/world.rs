@@ -102,6 +102,7 @@ fn open_local(id: PoolId) -> (tempfile::TempDir, Arc<LocalPool>) {
         threads: 2,
         io: pool::IoPolicy::default(),
         journal: pool::JournalPlace::Off,
+        gather: pool::GatherPolicy::default(),
         random: Arc::new(Numbers),
     };
     let pool = LocalPool::open(config).unwrap();

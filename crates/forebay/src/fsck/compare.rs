@@ -516,6 +516,7 @@ mod tests {
             threads: 1,
             io: pool::IoPolicy::default(),
             journal: pool::JournalPlace::Off,
+            gather: pool::GatherPolicy::Never,
             random: Arc::new(SystemRandom),
         });
         let pool = pool.unwrap();

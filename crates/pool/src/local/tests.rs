@@ -26,6 +26,7 @@ pub fn config(dir: &Path) -> Config {
         threads: 1,
         io: Policy::default(),
         journal: JournalPlace::Off,
+        gather: GatherPolicy::Auto,
         random: Arc::new(Fixed),
     }
 }

@@ -36,7 +36,7 @@ impl Replica {
         if self.file.open().is_none() {
             return Ok(());
         }
-        let _range = self.lock(shared, bytes.offset(), bytes.length())?;
+        let _range = self.lock_flushed(shared, bytes.offset(), bytes.length())?;
         let freed = range::deallocate(self.file.create(shared)?, bytes);
         self.note_change(shared);
         freed.map_err(|errno| shared.write_failure("free space", errno))
@@ -88,7 +88,7 @@ impl Replica {
     ) -> Result<u64, PoolError> {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
-        let _range = self.lock(shared, stretch.to, stretch.length)?;
+        let _range = self.lock_flushed(shared, stretch.to, stretch.length)?;
         let copied = range::copy(source.as_fd(), file, stretch);
         self.note_change(shared);
         let copied = copied.map_err(|errno| shared.write_failure("copy data", errno))?;
@@ -105,7 +105,7 @@ impl Replica {
     ) -> Result<bool, PoolError> {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
-        let _range = self.lock(shared, stretch.to, stretch.length)?;
+        let _range = self.lock_flushed(shared, stretch.to, stretch.length)?;
         let cloned = range::clone(source.as_fd(), file, stretch);
         self.note_change(shared);
         cloned.map_err(|errno| shared.write_failure("share data", errno))
@@ -113,6 +113,7 @@ impl Replica {
 
     /// Behind the end of the replica, and where it has no file, all is a hole.
     pub fn seek(&self, shared: &PoolParts, offset: u64, kind: RangeKind) -> Result<Option<u64>, PoolError> {
+        self.flush(shared)?;
         match (self.file.open(), kind) {
             (Some(file), _) => {
                 range::seek(file, offset, kind).map_err(|errno| shared.failure("find data", errno))
@@ -128,7 +129,12 @@ impl Replica {
     }
 
     /// Against writes of the same pages that run at once.
-    fn lock(&self, shared: &PoolParts, offset: u64, length: u64) -> Result<RangeGuard<'_>, PoolError> {
+    pub(super) fn lock(
+        &self,
+        shared: &PoolParts,
+        offset: u64,
+        length: u64,
+    ) -> Result<RangeGuard<'_>, PoolError> {
         let locked = self.io().lock(offset, length, Instant::now());
         locked.map_err(|_| PoolError::Busy(shared.id()))
     }

@@ -117,6 +117,18 @@ impl Unsynced {
         Ok(())
     }
 
+    /// Written data may be lost. Waits for a sync that runs, so that no later one misses it.
+    pub fn fail(
+        &self,
+        shared: &PoolParts,
+        replica: &ReplicaFile,
+        file: BorrowedFd<'_>,
+        errno: Errno,
+    ) -> PoolError {
+        let _syncing = self.syncing.lock();
+        replica.record().faults.fail(shared, file, errno)
+    }
+
     /// Brings the label to the disk. Under `ordering`, alone.
     pub fn settle_label(
         &self,

@@ -30,6 +30,10 @@ impl Faults {
         Ok(())
     }
 
+    pub fn of_flush(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     pub fn of_blocks(&self, _first: u64, _count: u64) -> Result<(), Errno> {
         Ok(())
     }
@@ -61,6 +65,8 @@ mod injected {
         /// Each replica as of its last sync: all that a power cut leaves.
         pub on_disk: Mutex<Option<HashMap<FileId, OnDisk>>>,
         pub fail_journal: AtomicBool,
+        /// Of a flush of gathered writes.
+        pub flush: Mutex<Option<Errno>>,
     }
 
     pub struct OnDisk {
@@ -105,6 +111,10 @@ mod injected {
         /// Of a write or a sync of the write journal.
         pub fn of_journal(&self) -> Result<(), Errno> {
             if self.fail_journal.load(Ordering::SeqCst) { Err(Errno::IO) } else { Ok(()) }
+        }
+
+        pub fn of_flush(&self) -> Result<(), Errno> {
+            self.flush.lock().map_or(Ok(()), Err)
         }
 
         pub fn of_blocks(&self, first: u64, count: u64) -> Result<(), Errno> {

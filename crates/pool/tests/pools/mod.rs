@@ -38,6 +38,7 @@ pub fn config(dir: &Path) -> Config {
         threads: 2,
         io: forebay_pool::IoPolicy::default(),
         journal: JournalPlace::Off,
+        gather: forebay_pool::GatherPolicy::Auto,
         random: Arc::new(Chance),
     }
 }

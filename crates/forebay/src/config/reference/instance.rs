@@ -74,6 +74,14 @@ pub const POOLS: &[Key] = &[
          pool: in the directory of each pool. A path: below it, a directory for each pool; a faster disk answers sooner, and \
          what it has is lost with it. off: each small write is synced with its file.",
     ),
+    choice(
+        "pools.gather",
+        "\"auto\"",
+        &["auto", "always", "never"],
+        "Delayed allocation: small unstable writes that come out of order stay in memory for about a second, 64 MiB for each \
+         pool at most. They go to their files in pieces of up to 1 MiB. auto: on XFS, where each of them would become an extent \
+         of its file.",
+    ),
 ];
 
 pub const TICKET_KEYS: &[Key] = &[

@@ -1,0 +1,310 @@
+//! The writes of a replica that are in memory and not yet in its file (delayed allocation).
+//!
+//! Invariants: an extent is flushed under the lock of its whole range, so one flush of it runs at a time, and under
+//! `ordering`, so none lands behind a truncation. A change of a range of the file past the gathered writes first flushes
+//! those of the range, under the same lock. A reader of the file puts them over its bytes, or flushes first.
+//!
+//! A flush counts as a change of the file once its bytes are in the page cache ([`Replica::note_change`]); until then
+//! `is_empty` is false, which keeps the replica from being given up and COMMIT from having nothing to do.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use api::{PoolError, ReadData, ReplicaFacts};
+use bytes::Bytes;
+use io_engine::gather::{Budget, Bypass, Failure, Flush, Gather, Mark, Together, Verdict};
+use io_engine::range_lock::RangeGuard;
+use io_engine::{READ_BYTES_MAX, pool_error};
+use parking_lot::Mutex;
+use rustix::io::{pread, retry_on_intr};
+use rustix::time::{ClockId, clock_gettime};
+use types::{ByteRange, FileId, Timestamp};
+
+use super::Replica;
+use crate::parts::PoolParts;
+use crate::store::look_at;
+
+/// Of a pool that gathers, made by the first unstable write.
+#[derive(Default)]
+pub struct Gathered(OnceLock<Box<Mutex<State>>>);
+
+struct State {
+    /// After `ordering` and the locks of ranges; nothing is waited for under it.
+    gather: Gather,
+    /// The time of the last write that was gathered.
+    modified: Timestamp,
+}
+
+impl Gathered {
+    fn state(&self) -> Option<&Mutex<State>> {
+        self.0.get().map(|state| &**state)
+    }
+
+    fn made(&self, file: FileId, budget: &Arc<Budget>) -> &Mutex<State> {
+        self.0.get_or_init(|| {
+            let gather = Gather::new(file, Arc::clone(budget));
+            Box::new(Mutex::new(State { gather, modified: Timestamp::EPOCH }))
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state().is_none_or(|state| state.lock().gather.is_empty())
+    }
+
+    /// Whether there are gathered bytes in the range.
+    fn overlap(&self, range: ByteRange) -> bool {
+        self.state().is_some_and(|state| {
+            let gather = &state.lock().gather;
+            !gather.is_empty() && !gather.extents(range, gather.mark()).is_empty()
+        })
+    }
+
+    /// The length that readers see, if that of the file is `file_bytes`.
+    pub fn length(&self, file_bytes: u64) -> u64 {
+        self.state().map_or(file_bytes, |state| state.lock().gather.length(file_bytes))
+    }
+}
+
+impl Replica {
+    /// Some writes are not in the file yet.
+    pub fn has_gathered(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
+    /// The end of the gathered writes; 0: there are none.
+    pub fn gathered_end(&self) -> u64 {
+        self.gathered.length(0)
+    }
+
+    /// A read from `offset` on needs the gathered writes: for their bytes, or to tell where the file ends.
+    pub fn has_gathered_from(&self, offset: u64) -> bool {
+        let range = ByteRange::new(offset, u64::MAX);
+        range.is_some_and(|range| self.gathered.overlap(range))
+    }
+
+    /// Whether the bytes of an unstable write are in memory now, or else go to the file. Under `ordering`.
+    pub(super) fn gather(&self, shared: &PoolParts, offset: u64, data: &[u8]) -> bool {
+        let Some(budget) = shared.gathering.budget() else { return false };
+        if self.file.is_removed() {
+            return false;
+        }
+        let state = self.gathered.made(self.id(), budget);
+        let (verdict, ready) = {
+            let mut state = state.lock();
+            let verdict = state.gather.write(offset, data, Instant::now());
+            if matches!(verdict, Verdict::Gathered { .. }) {
+                state.modified = file_system_time();
+            }
+            let ready = match verdict {
+                Verdict::Gathered { completes: true } => state.gather.extents_ready(),
+                _ => Vec::new(),
+            };
+            (verdict, ready)
+        };
+        match verdict {
+            Verdict::Gathered { .. } => {
+                // The bytes are in memory whatever comes of it; COMMIT returns a failure.
+                let _ = self.flush_extents(shared, &ready, None);
+                true
+            }
+            Verdict::Bypassed(reason) => {
+                if matches!(reason, Bypass::NoMemory | Bypass::NoFragments) {
+                    shared.gathering.note_full();
+                }
+                false
+            }
+        }
+    }
+
+    /// Brings every write so far to the file. Not to be called with `ordering` held.
+    pub fn flush(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        let Some(state) = self.gathered.state() else { return Ok(()) };
+        let _ordering = self.ordering.read();
+        self.flush_all(shared, state)
+    }
+
+    /// The same, under `ordering`.
+    pub(super) fn flush_ordered(&self, shared: &PoolParts) -> Result<(), PoolError> {
+        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state))
+    }
+
+    fn flush_all(&self, shared: &PoolParts, state: &Mutex<State>) -> Result<(), PoolError> {
+        let (extents, mark) = {
+            let gather = &state.lock().gather;
+            let mark = gather.mark();
+            (gather.extents(ByteRange::ALL, mark), mark)
+        };
+        self.flush_extents(shared, &extents, Some(mark))?;
+        // Of an extent that another thread has tried meanwhile.
+        match state.lock().gather.failure() {
+            None => Ok(()),
+            Some(failure) => Err(pool_error(shared.id(), "write data", failure.errno)),
+        }
+    }
+
+    /// Flushes the extents that were opened until then.
+    pub fn flush_opened_until(&self, shared: &PoolParts, opened: Instant) -> Result<(), PoolError> {
+        let Some(state) = self.gathered.state() else { return Ok(()) };
+        let _ordering = self.ordering.read();
+        let extents = state.lock().gather.extents_opened_until(opened);
+        self.flush_extents(shared, &extents, None)
+    }
+
+    /// All of them, also after a failure. Under `ordering`.
+    fn flush_extents(
+        &self,
+        shared: &PoolParts,
+        extents: &[ByteRange],
+        mark: Option<Mark>,
+    ) -> Result<(), PoolError> {
+        let mut outcome = Ok(());
+        let mut together = Together::default();
+        for extent in extents {
+            let locked = self.lock(shared, extent.offset(), extent.length());
+            let flushed = locked.and_then(|_range| self.flush_locked(shared, *extent, mark, &mut together));
+            outcome = outcome.and(flushed);
+        }
+        if let Some(state) = self.gathered.state() {
+            state.lock().gather.note_together(together);
+        }
+        outcome
+    }
+
+    /// `range`: whole extents, locked by the caller.
+    fn flush_locked(
+        &self,
+        shared: &PoolParts,
+        range: ByteRange,
+        mark: Option<Mark>,
+        together: &mut Together,
+    ) -> Result<(), PoolError> {
+        let Some(state) = self.gathered.state() else { return Ok(()) };
+        // There is a file, or nothing could have been gathered.
+        let file = self.file.create(shared)?;
+        let faults = &self.file.record().faults;
+        let is_lost = faults.is_broken() || self.file.is_known_as_orphaned();
+        let flushes = {
+            let gather = &mut state.lock().gather;
+            let mark = mark.unwrap_or_else(|| gather.mark());
+            let take = gather.take_part(range, mark, together);
+            assert!(take.behind.is_empty(), "a flush holds the lock of its extent");
+            take.flushes
+        };
+        let mut outcome = Ok(());
+        for Flush { id, pieces } in flushes {
+            let written = match is_lost {
+                // They go the way of the replica, whose every COMMIT fails.
+                true => Ok(()),
+                false => pieces.iter().try_for_each(|piece| {
+                    shared.store.faults.of_flush()?;
+                    let size = look_at(file)?.size;
+                    let path = shared.engine.path();
+                    path.write_locked(file, &self.io, size, piece.offset, &piece.data, false)
+                }),
+            };
+            drop(pieces);
+            self.note_change(shared);
+            state.lock().gather.written(id, written);
+            outcome = outcome.and(written);
+        }
+        match outcome {
+            Ok(()) if is_lost => self.file.check_unbroken(shared),
+            Ok(()) => Ok(()),
+            Err(errno) if Failure::is_passing(errno) => Err(shared.write_failure("write data", errno)),
+            // Some of the bytes may be lost, as after a failed sync.
+            Err(errno) => Err(self.unsynced.fail(shared, &self.file, file, errno)),
+        }
+    }
+
+    /// Locks a range against all other writers, for a change of the file: what was gathered of it is in the file. Under
+    /// `ordering`.
+    pub(super) fn lock_flushed(
+        &self,
+        shared: &PoolParts,
+        offset: u64,
+        length: u64,
+    ) -> Result<RangeGuard<'_>, PoolError> {
+        let locked = self.lock(shared, offset, length)?;
+        let (Some(state), Some(range)) = (self.gathered.state(), ByteRange::new(offset, length)) else {
+            return Ok(locked);
+        };
+        if !self.gathered.overlap(range) {
+            return Ok(locked);
+        }
+        drop(locked);
+        let whole = state.lock().gather.whole_extents(range);
+        let locked = self.lock(shared, whole.offset(), whole.length())?;
+        let mut together = Together::default();
+        let flushed = self.flush_locked(shared, whole, None, &mut together);
+        state.lock().gather.note_together(together);
+        flushed.map(|()| locked)
+    }
+
+    /// Forgets what was gathered from `size` on, which the file was cut to. With `ordering` held alone.
+    pub(super) fn cut_gathered(&self, size: u64) {
+        if let Some(state) = self.gathered.state() {
+            let cut = state.lock().gather.cut(size);
+            assert!(cut.is_ok(), "flushes hold `ordering`, so none runs");
+        }
+    }
+
+    /// A read of the file with the gathered writes over it.
+    pub fn read_gathered(&self, shared: &PoolParts, offset: u64, length: u32) -> Result<ReadData, PoolError> {
+        let failed = |errno| shared.failure("read data", errno);
+        let _ordering = self.ordering.read();
+        let record = self.file.record();
+        let known = record.known_length();
+        let Some(file) = self.file.open() else {
+            return Ok(ReadData { data: Bytes::new(), end_of_file: true });
+        };
+        // Before the file is read: a flush in between takes the bytes from here to there.
+        let wanted = ByteRange::new(offset, u64::from(length.min(READ_BYTES_MAX)));
+        let gathered = self.gathered.state().map(|state| {
+            let gather = &state.lock().gather;
+            (wanted.map(|wanted| gather.overlay(wanted)).unwrap_or_default(), gather.length(0))
+        });
+        let (overlay, gathered_end) = gathered.unwrap_or_default();
+        let size = look_at(file).map_err(failed)?.size.max(gathered_end);
+        let bytes = size.saturating_sub(offset).min(wanted.map_or(0, ByteRange::length));
+        // At most READ_BYTES_MAX, so it fits.
+        let mut data = vec![0; bytes as usize];
+        let mut filled = 0;
+        while filled < data.len() {
+            let at = offset + filled as u64;
+            match retry_on_intr(|| pread(file, &mut data[filled..], at)).map_err(failed)? {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        overlay.apply(offset, &mut data);
+        let end = offset.saturating_add(if bytes == 0 { u64::from(length) } else { bytes });
+        if end >= size {
+            record.check_end(shared, known, offset.saturating_add(bytes))?;
+        }
+        shared.counters.read_bytes.add(bytes);
+        Ok(ReadData { data: Bytes::from(data), end_of_file: end >= size })
+    }
+
+    /// The facts of the replica with its gathered writes.
+    pub fn facts(&self, shared: &PoolParts) -> Result<Option<ReplicaFacts>, PoolError> {
+        // Before the file is looked at, as in a read.
+        let gathered = self.gathered.state().map(|state| {
+            let state = state.lock();
+            (state.gather.length(0), state.modified)
+        });
+        let facts = self.file.facts(shared)?;
+        let Some((length, modified)) = gathered else { return Ok(facts) };
+        Ok(facts.map(|facts| ReplicaFacts {
+            size: facts.size.max(length),
+            modified: facts.modified.max(Some(modified)),
+            ..facts
+        }))
+    }
+}
+
+/// By the clock that file systems take their times from.
+fn file_system_time() -> Timestamp {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let nanoseconds = u32::try_from(now.tv_nsec).ok();
+    nanoseconds.and_then(|nanoseconds| Timestamp::new(now.tv_sec, nanoseconds)).unwrap_or(Timestamp::EPOCH)
+}
