@@ -47,6 +47,8 @@ pub struct Snapshot {
     pub io_lanes: Vec<IoLaneView>,
     /// Of pools that have one.
     pub journals: Vec<JournalView>,
+    /// Of pools with delayed allocation.
+    pub gathered: Vec<GatheredView>,
     /// Of all pools of this process together.
     pub read_ahead: ReadAheadView,
     /// The slowest of the last 10 minutes.
@@ -235,6 +237,24 @@ pub struct JournalView {
     pub room_bytes: u64,
     /// It takes nothing until the next start.
     pub failed: bool,
+}
+
+/// The delayed allocation of a pool.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GatheredView {
+    /// `pool-0`.
+    pub pool: String,
+    /// These six since the start. Writes that were kept in memory first.
+    pub writes: u64,
+    pub bytes: u64,
+    /// Pieces of their files that they were merged into, and those of them without gaps.
+    pub extents: u64,
+    pub complete: u64,
+    /// Tries to write one that failed.
+    pub failed: u64,
+    /// Writes out of order that found no memory.
+    pub no_memory: u64,
+    pub memory_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

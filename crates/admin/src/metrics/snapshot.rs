@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::{CopyView, JournalView, NamespaceView, NfsView, ReadAheadView, ScrubView, Snapshot};
+use crate::instance::{
+    CopyView, GatheredView, JournalView, NamespaceView, NfsView, ReadAheadView, ScrubView, Snapshot,
+};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -44,6 +46,7 @@ pub(super) fn record(snapshot: &Snapshot) {
     }
     read_ahead(snapshot.read_ahead);
     snapshot.journals.iter().for_each(journal);
+    snapshot.gathered.iter().for_each(gathered);
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());
         counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
@@ -64,6 +67,19 @@ fn journal(journal: &JournalView) {
     set("forebay_journal_used_bytes", journal.used_bytes);
     set("forebay_journal_room_bytes", journal.room_bytes);
     set("forebay_journal_failed", u64::from(journal.failed));
+}
+
+fn gathered(gathered: &GatheredView) {
+    let count =
+        |series: &'static str, value| counter!(series, "pool" => gathered.pool.clone()).absolute(value);
+    count("forebay_gathered_writes_total", gathered.writes);
+    count("forebay_gathered_bytes_total", gathered.bytes);
+    count("forebay_gathered_extents_total", gathered.extents);
+    count("forebay_gathered_complete_extents_total", gathered.complete);
+    count("forebay_gathered_failures_total", gathered.failed);
+    count("forebay_gathered_no_memory_total", gathered.no_memory);
+    gauge!("forebay_gathered_memory_bytes", "pool" => gathered.pool.clone())
+        .set(gathered.memory_bytes as f64);
 }
 
 fn read_ahead(view: ReadAheadView) {

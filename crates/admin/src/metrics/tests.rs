@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, JournalView,
-    KeysView, NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView, ScrubView,
+    CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView,
+    JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView,
+    ScrubView,
 };
 
 fn snapshot() -> Snapshot {
@@ -68,6 +69,16 @@ fn snapshot() -> Snapshot {
             used_bytes: 107,
             room_bytes: 108,
             failed: true,
+        }],
+        gathered: vec![GatheredView {
+            pool: "pool-0".to_owned(),
+            writes: 201,
+            bytes: 202,
+            extents: 203,
+            complete: 204,
+            failed: 205,
+            no_memory: 206,
+            memory_bytes: 207,
         }],
         read_ahead: ReadAheadView { advised_bytes: 100, used_bytes: 60, wasted_bytes: 5, dropped_bytes: 3 },
         operations: vec![OperationCount { door: "nfs".to_owned(), operation: "READ".to_owned(), count: 9 }],
@@ -170,6 +181,13 @@ fn the_text_has_values_types_and_help() {
         "forebay_journal_used_bytes{pool=\"pool-0\"} 107",
         "forebay_journal_room_bytes{pool=\"pool-0\"} 108",
         "forebay_journal_failed{pool=\"pool-0\"} 1",
+        "forebay_gathered_writes_total{pool=\"pool-0\"} 201",
+        "forebay_gathered_bytes_total{pool=\"pool-0\"} 202",
+        "forebay_gathered_extents_total{pool=\"pool-0\"} 203",
+        "forebay_gathered_complete_extents_total{pool=\"pool-0\"} 204",
+        "forebay_gathered_failures_total{pool=\"pool-0\"} 205",
+        "forebay_gathered_no_memory_total{pool=\"pool-0\"} 206",
+        "forebay_gathered_memory_bytes{pool=\"pool-0\"} 207",
         "forebay_io_readahead_bytes_total{outcome=\"used\"} 60",
         "forebay_io_readahead_bytes_total{outcome=\"wasted\"} 5",
         "forebay_io_readahead_bytes_total{outcome=\"dropped\"} 3",

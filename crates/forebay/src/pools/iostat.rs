@@ -1,5 +1,5 @@
-//! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason, its write journal, times,
-//! threads and read-ahead.
+//! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason, its write journal,
+//! delayed allocation, times, threads and read-ahead.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::display::Size;
 
+use super::gathered::Gathered;
 use super::number;
 use super::times::Times;
 use super::write_journal::WriteJournal;
@@ -33,6 +34,8 @@ pub struct PoolIo {
     pub read_ahead: ReadAheadBytes,
     /// `None`: the pool has none.
     pub journal: Option<WriteJournal>,
+    /// `None`: the pool has no delayed allocation.
+    pub gathered: Option<Gathered>,
 }
 
 /// The times of requests of one kind in one mode.
@@ -138,6 +141,7 @@ impl PoolIo {
             lanes: report.lanes.iter().map(|(lane, load)| Lane::new(lane, load)).collect(),
             read_ahead: report.read_ahead.into(),
             journal: report.journal.map(WriteJournal::from),
+            gathered: report.gather.map(Gathered::from),
         }
     }
 
@@ -168,12 +172,14 @@ impl PoolIo {
         });
         let ahead = same().next().map(|pool| pool.read_ahead);
         let journal = same().next().and_then(|pool| pool.journal);
+        let gathered = same().next().and_then(|pool| pool.gathered);
         PoolIo {
             decisions: decisions.collect(),
             latencies: latencies.filter(|latency| latency.times.count > 0).collect(),
             lanes: lanes.collect(),
             read_ahead: self.read_ahead.since(ahead.unwrap_or_default()),
             journal: self.journal.map(|now| now.since(journal.unwrap_or_default())),
+            gathered: self.gathered.map(|now| now.since(gathered.unwrap_or_default())),
             ..self.clone()
         }
     }
@@ -244,6 +250,9 @@ impl Statistics {
                 Some(journal) => format!("{}: write journal: {}\n", pool.name, journal.line()),
                 None => format!("{}: no write journal\n", pool.name),
             };
+            if let Some(gathered) = &pool.gathered {
+                text += &format!("{}: delayed allocation: {}\n", pool.name, gathered.line());
+            }
         }
         let mut table = Table::new([
             Column::Text("pool"),
@@ -360,6 +369,7 @@ mod tests {
             lanes: Vec::new(),
             read_ahead: ReadAheadBytes::default(),
             journal: None,
+            gathered: None,
         }
     }
 
@@ -435,6 +445,18 @@ mod tests {
         let line = second(shown);
         assert!(line.starts_with("pool-0: write journal: 3 records in 0 syncs, "), "{line}");
         assert_eq!(second(with(None).since(&[with(None)])), "pool-0: no write journal");
+    }
+
+    #[test]
+    fn a_pool_that_gathers_has_a_line_about_it_also_for_an_interval() {
+        let with = |writes| PoolIo {
+            gathered: Some(Gathered { writes, bytes: 4096, ..Gathered::default() }),
+            ..pool(Vec::new())
+        };
+        let text = Statistics { pools: vec![with(7).since(&[with(4)]), pool(Vec::new())] }.text();
+        let lines: Vec<_> = text.lines().filter(|line| line.contains("delayed allocation")).collect();
+        let [line] = &lines[..] else { panic!("{text}") };
+        assert!(line.starts_with("pool-0: delayed allocation: 3 writes (0 B) in 0 extents, "), "{line}");
     }
 
     #[test]

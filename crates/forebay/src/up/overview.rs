@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, CopyView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView, JournalView,
-    KeysView, LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView,
-    QuestionCount, ReadAheadView, ScrubView, SlowOperation, Snapshot,
+    CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView,
+    JournalView, KeysView, LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem,
+    ProcessView, QuestionCount, ReadAheadView, ScrubView, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
@@ -26,6 +26,7 @@ use types::{Clock, FileId, Name, PoolId, display::Size};
 use crate::keys::Keys;
 use crate::output::counted;
 use crate::pool_map::{PoolMap, PoolPace};
+use crate::pools::gathered::Gathered;
 use crate::process;
 
 /// Rates are over the last so many samples, one a second.
@@ -259,6 +260,21 @@ impl Overview {
             used_bytes: journal.used_bytes,
             room_bytes: journal.room_bytes,
             failed: journal.has_failed,
+        });
+        views.collect()
+    }
+
+    fn gathered(reports: &[(PoolId, IoReport)]) -> Vec<GatheredView> {
+        let gathered = reports.iter().filter_map(|(id, report)| Some((id, Gathered::from(report.gather?))));
+        let views = gathered.map(|(id, gathered)| GatheredView {
+            pool: id.to_string(),
+            writes: gathered.writes,
+            bytes: gathered.bytes,
+            extents: gathered.extents,
+            complete: gathered.complete,
+            failed: gathered.failed,
+            no_memory: gathered.no_memory,
+            memory_bytes: gathered.memory_bytes,
         });
         views.collect()
     }
@@ -545,6 +561,7 @@ impl Instance for Overview {
             io_times: Self::io_times(&io),
             io_lanes: Self::io_lanes(&io),
             journals: Self::journals(&io),
+            gathered: Self::gathered(&io),
             read_ahead: Self::read_ahead(&io),
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
