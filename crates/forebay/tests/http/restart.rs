@@ -148,6 +148,8 @@ fn a_file_is_not_cut_to_the_replica_of_a_pool_that_was_put_back_from_a_copy() {
             let root = client.root().unwrap();
             let file = client.open(&root, "file", nfs4::OPEN4_SHARE_ACCESS_BOTH).unwrap();
             client.write(&file.handle, file.stateid, offset, StableHow4::FileSync, &[7; 1000]).unwrap();
+            // The namespace has the length on disk, and not the pool alone.
+            client.commit(&file.handle).unwrap();
         };
         let end = |server: Server| if is_stopped { server.stop() } else { server.kill() };
         assert_eq!(server.put("/file", [7; 1000]).status, 201);
