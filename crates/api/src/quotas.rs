@@ -11,7 +11,8 @@ use crate::NamespaceError;
 
 #[async_trait]
 pub trait Quotas: Send + Sync {
-    /// With everything that was answered before. Bytes that were written unstably come a moment later.
+    /// With everything that was answered before. Bytes that were written unstably come a moment later; as long as there are no
+    /// quotas, so do all bytes whose length only their pool has on disk.
     async fn counted(&self, account: Account) -> Result<Counted, NamespaceError>;
 
     /// All accounts with quotas, in order.
@@ -23,6 +24,9 @@ pub trait Quotas: Send + Sync {
     /// `None` takes it away. Since when a limit is passed is found out, not told. `NotFound`, `NotDirectory`: of a tree,
     /// there is no such directory. `NoSpace`: there are [`QUOTAS_MAX`] already.
     async fn set_quota(&self, account: Account, quota: Option<Quota>) -> Result<(), NamespaceError>;
+
+    /// Counts have to include everything that was answered as stable. From memory.
+    fn are_any(&self) -> bool;
 
     /// How many bytes `who` may add to a file, or put into new ones in a directory; `None`: no quota bounds that.
     async fn room(&self, who: &Identity, file: FileId) -> Result<Option<u64>, NamespaceError>;

@@ -174,8 +174,10 @@ impl Content {
         }
         let WriteThrough { written, synced, may_keep_length } = replica.write_through(offset, data);
         written.await?;
-        // A start finds a length that the pool keeps by comparing, so only where the file has become longer.
-        let is_kept = may_keep_length && end > self.file.size;
+        // A start finds a length that the pool keeps by comparing files that have names, so only where the file has become
+        // longer. Quotas count what the namespace has.
+        let is_compared = end > self.file.size && self.file.nlink > 0;
+        let is_kept = may_keep_length && is_compared && !self.files.quotas().are_any();
         let noted = if is_kept { Stability::Unstable } else { stability };
         // Both go to the disk at once.
         let (synced, noted) = tokio::join!(synced, self.note_written(end, noted));

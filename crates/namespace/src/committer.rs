@@ -654,13 +654,7 @@ fn write(
     for dir in &waiting.folding {
         group.inodes.fold(*dir)?;
     }
-    for file in &waiting.unsettled {
-        // Reading it takes it; a file that was removed meanwhile has nothing to write.
-        match group.inode(*file) {
-            Ok(_) | Err(OpError::Refused(_)) => {}
-            Err(OpError::Failed(error)) => return Err(error),
-        }
-    }
+    group.take_unsettled(&waiting.unsettled)?;
     if waiting.is_probe {
         group.rows.be_durable();
     }

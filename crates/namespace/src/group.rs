@@ -27,7 +27,7 @@ use crate::accounts::Accounts;
 use crate::cache::{Cache, Changes};
 use crate::ids::Ids;
 use crate::inode::{Inode, Instance};
-use crate::store::{Store, StoreError, Totals};
+use crate::store::{Store, StoreError, StoreResult, Totals};
 
 use self::acls::{Acls, AskedAcls};
 use self::attached::Attachments;
@@ -101,6 +101,18 @@ impl<'a> Group<'a> {
     /// `Stale` if there is none.
     pub fn inode(&mut self, file: FileId) -> OpResult<Inode> {
         self.inodes.read(file)
+    }
+
+    /// Writes files that wait in memory.
+    pub fn take_unsettled(&mut self, files: &[FileId]) -> StoreResult<()> {
+        for file in files {
+            // Reading it takes it; a file that was removed meanwhile has nothing to write.
+            match self.inode(*file) {
+                Ok(_) | Err(OpError::Refused(_)) => {}
+                Err(OpError::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     pub fn directory(&mut self, dir: FileId) -> OpResult<Inode> {

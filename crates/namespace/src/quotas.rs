@@ -78,9 +78,18 @@ impl Quotas for SqlNamespace {
         if is_more && self.shared.accounts.quotas_len() >= QUOTAS_MAX {
             return Err(NamespaceError::NoSpace);
         }
+        // Their bytes are counted when the quota is: before the first one there was no need.
+        let unsettled = self.shared.cache.waiting();
         self.shared
-            .submit_for(Order::BY_INSTANCE, [], move |group| ops::quotas::set_quota(group, account, quota))
+            .submit_for(Order::BY_INSTANCE, [], move |group| {
+                group.take_unsettled(&unsettled)?;
+                ops::quotas::set_quota(group, account, quota)
+            })
             .await
+    }
+
+    fn are_any(&self) -> bool {
+        self.shared.accounts.has_quotas()
     }
 
     async fn room(&self, who: &Identity, file: FileId) -> Result<Option<u64>, NamespaceError> {

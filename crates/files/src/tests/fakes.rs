@@ -230,6 +230,10 @@ impl Quotas for Fakes {
     async fn set_quota(&self, _account: Account, _quota: Option<Quota>) -> Result<(), NamespaceError> {
         Err(NOT_ASKED)
     }
+    fn are_any(&self) -> bool {
+        self.room.lock().is_some()
+    }
+
     async fn room(&self, _who: &Identity, _file: FileId) -> Result<Option<u64>, NamespaceError> {
         Ok(*self.room.lock())
     }
