@@ -134,6 +134,10 @@ impl PoolJournal {
         self.journal.get()?.newest(file)
     }
 
+    pub fn is_durable(&self, sequence: u64) -> bool {
+        self.journal.get().is_some_and(|journal| journal.is_durable(sequence))
+    }
+
     /// All changes of the file whose records go up to `through` are on disk in the file itself.
     pub fn settled(&self, file: FileId, through: u64) {
         if let Some(journal) = self.journal.get() {

@@ -37,7 +37,7 @@ pub use self::claim::Claim;
 use self::file::ReplicaFile;
 use self::gathered::Gathered;
 pub use self::length::KnownLength;
-use self::unsynced::Unsynced;
+use self::unsynced::{Promise, Unsynced};
 
 pub struct Replica {
     file: ReplicaFile,
@@ -270,12 +270,13 @@ impl Replica {
 
     fn sync(&self, shared: &PoolParts) -> Result<(u64, Option<u64>), PoolError> {
         let past = self.unsynced.past();
-        let newest = {
+        let (newest, length) = {
             // A write that was done before this has its record.
             let _recording = self.recording.lock();
-            shared.journal.newest(self.id())
+            (shared.journal.newest(self.id()), self.file.record().promised_length())
         };
-        self.unsynced.settle(shared, &self.file)?;
+        let is_recorded = newest.is_none_or(|newest| shared.journal.is_durable(newest));
+        self.unsynced.settle(shared, &self.file, Promise { length, is_recorded })?;
         if let Some(newest) = newest {
             shared.journal.settled(self.id(), newest);
         }

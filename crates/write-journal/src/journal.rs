@@ -160,6 +160,11 @@ impl Journal {
         self.state.lock().ledger.newest(file)
     }
 
+    /// Whether the record of that number is on disk, and all before it.
+    pub fn is_durable(&self, sequence: u64) -> bool {
+        self.state.lock().durable >= sequence
+    }
+
     /// Whether a replay may bring records of the file.
     pub fn is_live(&self, file: FileId) -> bool {
         self.state.lock().ledger.is_live(file)

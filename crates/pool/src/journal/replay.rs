@@ -87,6 +87,8 @@ impl PoolJournal {
         let Some(Late(setting)) = &*late else { return };
         match begin(setting, &shared.store, &self.counts.syncs) {
             Ok((begun, _)) => {
+                // The namespace has not looked at the lengths that the labels state from now on.
+                shared.index.doubt();
                 if let Some(begun) = begun {
                     self.journal.get_or_init(|| begun);
                 }
@@ -241,7 +243,11 @@ impl Touched {
     /// The label promises to the namespace what the records promised.
     fn sync(&self, store: &Store) -> Result<(), Errno> {
         if self.label.length < Some(self.end) {
-            label::write(&self.open, &Label { length: Some(self.end), ..self.label })?;
+            match label::write(&self.open, &Label { length: Some(self.end), ..self.label }) {
+                // Bytes that are there already need no room, and no other file is to be kept from being served.
+                Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => {}
+                Err(errno) => return Err(errno),
+            }
         }
         store.sync_all(self.open.as_fd())?;
         store.sync_name(self.label.file)

@@ -237,6 +237,32 @@ async fn a_length_that_the_journal_keeps_is_in_the_label_before_its_records_go()
     assert_eq!(labelled(dir.path(), 1), 18, "it was synced with the label");
 }
 
+/// A COMMIT raises the label in memory only, and the next sync left it there.
+#[tokio::test]
+async fn a_promise_below_a_length_that_was_synced_is_brought_to_the_disk_too() {
+    let write = |length, is_stable| Step::Write { file: 1, offset: 0, length, is_stable };
+    let commit = Step::Commit { file: 1 };
+    run(&[write(20, false), commit.clone(), write(10, true), write(1, false), commit, Step::CutPower]).await;
+    let cut = |size| Step::Truncate { file: 1, size };
+    run(&[cut(22), write(1, true), cut(1), Step::CutPower]).await;
+}
+
+/// A power cut would have left a label that tells of bytes that were never there.
+#[tokio::test]
+async fn a_label_does_not_state_a_length_before_its_record_or_its_bytes_are_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    assert!(write_through(&pool, 1, 0, b"first").await);
+    let faults = &pool.parts().store.faults;
+    faults.fail_journal.store(true, Ordering::SeqCst);
+    let (told, seen) = std::sync::mpsc::channel();
+    let path = dir.path().to_owned();
+    *faults.in_next_sync.lock() = Some(Box::new(move || told.send(labelled(&path, 1)).unwrap()));
+    replica(&pool, 1).await.write_at(5, Bytes::from(", second"), Stability::FileSync).await.unwrap_err();
+    assert!(seen.recv().unwrap() <= 5);
+    assert_eq!(labelled(dir.path(), 1), 13, "the bytes are on disk by now");
+}
+
 #[tokio::test]
 async fn a_cut_takes_a_promise_of_the_length_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! The length that the replica is known to have had on disk. Bytes missing below it were lost, and are not a hole.
 //!
 //! It stands in the label, which is raised after a sync and lowered before a cut. So a power cut may leave it lower than the
-//! data, and then less is noticed. It is higher only where the journal has records of the rest: a length that the journal
-//! promises is in the label before its records go.
+//! data, and then less is noticed. It is higher only where the journal has records of the rest on disk: a length that the
+//! journal promises is on disk in the label before the records go.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,6 +16,8 @@ pub struct Length {
     noted: AtomicBool,
     /// Of the writes that the journal has, or had.
     promised: AtomicU64,
+    /// Of the label on disk, at least.
+    durable: AtomicU64,
     /// Cuts begun. Counted after `known` was lowered and before the file is cut.
     cuts: AtomicU64,
     /// Held while the label is written, and by a cut until the file is cut. After `ordering`.
@@ -67,9 +69,14 @@ impl Length {
         self.promised.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// The label does not state all that was promised.
-    pub fn is_promise_due(&self) -> bool {
-        !self.covers(self.promised.load(Ordering::Acquire))
+    /// As promised so far.
+    pub fn promised(&self) -> u64 {
+        self.promised.load(Ordering::Acquire)
+    }
+
+    /// The label on disk may state less.
+    pub fn is_due(&self, promised: u64) -> bool {
+        promised.min(self.promised()) > self.durable.load(Ordering::Acquire)
     }
 
     pub fn lock(&self) -> Labelling<'_> {
@@ -101,22 +108,37 @@ impl Labelling<'_> {
         Ok(())
     }
 
-    /// Before the sync after which records of promised lengths go.
-    pub fn keep_promise(&self, label: impl FnOnce(u64) -> Result<(), Errno>) -> Result<(), Errno> {
-        let promised = self.length.promised.load(Ordering::Acquire);
-        if self.length.covers(promised) { Ok(()) } else { self.raise(promised, label) }
+    /// Before a sync of the whole file: states what was promised then and was not cut off since. Returns what the sync brings
+    /// to the disk, unless a cut comes in between.
+    pub fn keep_promise(
+        &self,
+        promised: u64,
+        label: impl FnOnce(u64) -> Result<(), Errno>,
+    ) -> Result<KnownLength, Errno> {
+        let promised = promised.min(self.length.promised());
+        if !self.length.covers(promised) {
+            self.raise(promised, label)?;
+        }
+        Ok(self.length.known())
     }
 
-    /// Before the file is cut to `size`.
-    pub fn begin_cut(&self, size: u64, label: impl FnOnce(u64) -> Result<(), Errno>) -> Result<(), Errno> {
-        // Its records are settled, and no write is under way.
-        self.length.promised.fetch_min(size, Ordering::AcqRel);
+    /// After that sync.
+    pub fn note_durable(&self, kept: KnownLength) {
+        if !self.length.was_cut_since(kept) {
+            self.length.durable.fetch_max(kept.length, Ordering::AcqRel);
+        }
+    }
+
+    /// Before the file is cut to `size`. Returns what was promised, for a cut that fails.
+    pub fn begin_cut(&self, size: u64, label: impl FnOnce(u64) -> Result<(), Errno>) -> Result<u64, Errno> {
         let known = self.length.known.load(Ordering::Acquire);
         if size < known || !self.length.noted.load(Ordering::Acquire) {
             self.write_length(size.min(known), label)?;
             self.length.known.store(size.min(known), Ordering::Release);
         }
         self.length.cuts.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        // Its records are settled, and no write is under way.
+        self.length.durable.fetch_min(size, Ordering::AcqRel);
+        Ok(self.length.promised.fetch_min(size, Ordering::AcqRel))
     }
 }

@@ -117,13 +117,28 @@ impl Record {
         self.length.promise(end);
     }
 
-    pub fn is_promise_due(&self) -> bool {
-        self.length.is_promise_due()
+    pub fn promised_length(&self) -> u64 {
+        self.length.promised()
     }
 
-    /// Writes lengths that the journal promises into the label, for the next sync of the whole file.
-    pub fn keep_promise(&self, shared: &PoolParts, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.length.lock().keep_promise(|length| self.label(shared, file, length))
+    /// The label on disk may state less than was promised.
+    pub fn is_promise_due(&self, promised: u64) -> bool {
+        self.length.is_due(promised)
+    }
+
+    /// Writes a promised length into the label, for the next sync of the whole file.
+    pub fn keep_promise(
+        &self,
+        shared: &PoolParts,
+        file: BorrowedFd<'_>,
+        promised: u64,
+    ) -> Result<KnownLength, Errno> {
+        self.length.lock().keep_promise(promised, |length| self.label(shared, file, length))
+    }
+
+    /// After that sync.
+    pub fn note_promise_kept(&self, kept: KnownLength) {
+        self.length.lock().note_durable(kept);
     }
 
     /// After the sync. The label goes to the disk with what comes next.
@@ -144,7 +159,9 @@ impl Record {
     /// looks at it.
     pub fn cut(&self, shared: &PoolParts, file: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
         let labelling = self.length.lock();
-        labelling.begin_cut(size, |length| self.label(shared, file, length))?;
-        rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, size))
+        let promised = labelling.begin_cut(size, |length| self.label(shared, file, length))?;
+        // If that fails, the bytes are there, and the next sync has the label state them again.
+        let cut = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, size));
+        cut.inspect_err(|_| self.length.promise(promised))
     }
 }

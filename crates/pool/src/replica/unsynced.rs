@@ -29,6 +29,15 @@ pub struct Unsynced {
     syncing: Mutex<()>,
 }
 
+/// A length that a replica is promised to have at the next start.
+#[derive(Clone, Copy)]
+pub struct Promise {
+    pub length: u64,
+    /// All of it is on disk, in the file or in the journal. Otherwise a label that reached the disk first would tell of bytes
+    /// that were never there.
+    pub is_recorded: bool,
+}
+
 /// The extent of a sync.
 #[derive(Clone, Copy)]
 enum Scope {
@@ -86,24 +95,38 @@ impl Unsynced {
         self.stable.fetch_max(past, Ordering::AcqRel);
     }
 
-    /// Brings everything written so far, and the replica's name, to the disk.
-    pub fn settle(&self, shared: &PoolParts, replica: &ReplicaFile) -> Result<(), PoolError> {
+    /// Brings everything written so far, and the replica's name, to the disk; and the label, as far as it is promised to state
+    /// a length.
+    pub fn settle(
+        &self,
+        shared: &PoolParts,
+        replica: &ReplicaFile,
+        promise: Promise,
+    ) -> Result<(), PoolError> {
         let syncing = self.syncing.lock();
         replica.check_unbroken(shared)?;
         let Some(file) = replica.open() else { return Ok(()) };
         let covered = self.written.load(Ordering::Acquire);
         let named = self.named.load(Ordering::Acquire);
         let length = replica.length_to_sync(shared, file)?;
-        let is_promise_due = replica.record().is_promise_due();
-        if is_promise_due {
-            match replica.record().keep_promise(shared, file) {
+        let data = if named { Scope::Data } else { Scope::All };
+        if !replica.record().is_promise_due(promise.length) {
+            self.sync(shared, replica, file, data, &syncing)?;
+        } else {
+            if !promise.is_recorded {
+                self.sync(shared, replica, file, data, &syncing)?;
+            }
+            let kept = match replica.record().keep_promise(shared, file, promise.length) {
+                Ok(kept) => Some(kept),
                 // The namespace is about to have the length as well, and data that needs no room is not to be refused.
-                Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => {}
+                Err(Errno::NOSPC | Errno::DQUOT) => None,
                 Err(errno) => return Err(shared.write_failure("write a label", errno)),
+            };
+            self.sync(shared, replica, file, Scope::All, &syncing)?;
+            if let Some(kept) = kept {
+                replica.record().note_promise_kept(kept);
             }
         }
-        let scope = if named && !is_promise_due { Scope::Data } else { Scope::All };
-        self.sync(shared, replica, file, scope, &syncing)?;
         if !named {
             if !replica.is_removed() {
                 let synced = shared.store.sync_name(replica.id());
