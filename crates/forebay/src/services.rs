@@ -130,22 +130,25 @@ pub fn open_database(
 impl Services {
     /// Everything that was answered is on disk already; this writes what may be lazy.
     pub async fn close(&self) {
-        let pools = self.local_pools.clone();
-        // First: a pool that is closed in order says that the namespace knows all lengths. It may have a database that does not answer.
-        let _ = tokio::time::timeout(NAMESPACE_PATIENCE, self.namespace.close()).await;
-        // Otherwise the next start compares files with their replicas.
-        let is_in_doubt = self.namespace.has_lengths_in_doubt();
-        // Closing a pool writes its index and joins its threads: a blocking matter.
-        let close = move || {
-            for pool in &pools {
-                if is_in_doubt {
-                    pool.doubt_index();
-                }
-                pool.close();
-            }
+        let on_pools = async |close: fn(&LocalPool)| {
+            let pools = self.local_pools.clone();
+            // It joins threads: a blocking matter.
+            let _ = tokio::task::spawn_blocking(move || pools.iter().for_each(|pool| close(pool))).await;
         };
-        let _ = tokio::task::spawn_blocking(close).await;
-        self.namespace.close().await;
+        // First the changes end, then the namespace writes the lengths that pools keep for it. A pool whose index is written
+        // says that it has.
+        on_pools(LocalPool::end_work).await;
+        let namespace = Arc::clone(&self.namespace);
+        let mut ending = tokio::spawn(async move { namespace.close().await });
+        // The database may not answer.
+        let _ = tokio::time::timeout(NAMESPACE_PATIENCE, &mut ending).await;
+        if self.namespace.has_lengths_in_doubt() {
+            self.local_pools.iter().for_each(|pool| pool.doubt_index());
+        }
+        on_pools(LocalPool::close).await;
+        if !ending.is_finished() {
+            let _ = ending.await;
+        }
     }
 }
 

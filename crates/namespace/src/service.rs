@@ -67,12 +67,11 @@ impl SqlNamespace {
         self.shared.troubles.lock().growth.clone()
     }
 
-    /// Whether the database has refused a length since the start, or lacks one at the end. Replicas are cut before their files,
-    /// so one may be shorter; and pools may keep a length that only memory has.
+    /// To be asked after the end: whether the database has refused a length since the start, or may lack one. Replicas are cut
+    /// before their files, so one may be shorter; and pools may keep a length that only memory has.
     pub fn has_lengths_in_doubt(&self) -> bool {
-        let CommitterState { cache, has_ended_cleanly, .. } = &*self.shared;
-        let lacks_some = !has_ended_cleanly.load(Ordering::Acquire) && cache.has_unsettled();
-        lacks_some || self.lengths_in_doubt.load(Ordering::Acquire)
+        let has_all = self.shared.has_ended_cleanly.load(Ordering::Acquire);
+        !has_all || self.lengths_in_doubt.load(Ordering::Acquire)
     }
 
     /// `trouble`, in words.

@@ -95,6 +95,7 @@ pub struct LocalPool {
     upkeep_thread: Mutex<Option<JoinHandle<()>>>,
     dir: PathBuf,
     is_rebuilt: bool,
+    is_let_go: AtomicBool,
     /// Held until the pool is dropped; `None` after `close`.
     lock: Mutex<Option<OwnedFd>>,
 }
@@ -129,7 +130,6 @@ impl LocalPool {
         let pressure = Pressure::new(store.root());
         let mut verifier = Verifier([0; 8]);
         config.random.fill(&mut verifier.0);
-        let descriptions = Descriptions::new(dir);
         let writability = Writability::default();
         if let Err(errno) = store.try_to_write() {
             writability.note(config.id, errno);
@@ -145,7 +145,7 @@ impl LocalPool {
             scrubbing,
             pressure,
             index,
-            descriptions,
+            descriptions: Descriptions::new(dir),
             space,
             writability,
             counters,
@@ -168,6 +168,7 @@ impl LocalPool {
             upkeep_thread: Mutex::new(Some(thread)),
             dir: config.dir,
             is_rebuilt: !clean,
+            is_let_go: AtomicBool::new(false),
             lock: Mutex::new(Some(lock)),
         }))
     }
@@ -220,11 +221,17 @@ impl LocalPool {
         put.map_err(|errno| self.shared.write_failure("put a replica into its place", errno))
     }
 
-    /// Takes no more work, finishes what is queued, writes the index and lets the directory go. Blocks; a second call
-    /// does nothing. A pool that is dropped without it rebuilds its index at the next start.
+    /// Takes no more work and finishes what is queued. Blocks; a second call does nothing.
+    pub fn end_work(&self) {
+        self.stop();
+    }
+
+    /// The same, writes the index and lets the directory go. Blocks; a second call does nothing. A pool that is dropped
+    /// without it rebuilds its index at the next start.
     pub fn close(&self) {
         let pool = self.shared.id();
-        if !self.stop() {
+        self.stop();
+        if self.is_let_go.swap(true, Ordering::AcqRel) {
             return;
         }
         self.shared.gathering.close(&self.shared);
@@ -251,10 +258,9 @@ impl LocalPool {
         *self.lock.lock() = None;
     }
 
-    /// Whether it was running.
-    fn stop(&self) -> bool {
+    fn stop(&self) {
         if self.shared.closed.swap(true, Ordering::AcqRel) {
-            return false;
+            return;
         }
         self.shared.journal.write_back.stop();
         self.shared.engine.stop();
@@ -267,7 +273,6 @@ impl LocalPool {
         // Nobody begins one any more.
         self.shared.calibrating.stop();
         self.shared.scrubbing.stop();
-        true
     }
 
     async fn replica(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
@@ -373,7 +378,8 @@ impl LocalPool {
 
 impl Drop for LocalPool {
     fn drop(&mut self) {
-        if self.stop() {
+        self.stop();
+        if !self.is_let_go.swap(true, Ordering::AcqRel) {
             self.let_go();
         }
     }
