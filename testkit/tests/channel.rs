@@ -40,6 +40,7 @@ fn open(dir: &Path) -> Arc<LocalPool> {
         threads: 2,
         io: pool::IoPolicy::default(),
         journal: pool::JournalPlace::Off,
+        gather: pool::GatherPolicy::default(),
         random: Arc::new(Numbers),
     };
     LocalPool::open(config).unwrap()

@@ -150,8 +150,8 @@ The instance must be running. Run the command as the owner of the data directory
 
 The lines before the tables have the write journals: records of small stable writes and their syncs; writes that a
 journal refused; files that followed, which are synced, so that a restart no longer needs their records; files that are
-to follow; and the space in use. A pool with delayed allocation (pools.gather) has a line with the writes that it kept in
-memory, the pieces of files that they were merged into, those of them without gaps, and the memory in use.
+to follow; and the space in use. A pool with delayed allocation (pools.gather) has a line with the writes that it kept
+in memory, the pieces of files that they were merged into, those of them without gaps, and the memory in use.
 
 Each row of the first table has the requests that one rule gave one mode. The guide to pools and disks lists the
 reasons. Bytes are those of the requests at the pool, not those at its disk.

@@ -295,7 +295,8 @@ async fn a_removed_file_is_read_by_its_holders_and_leaves_no_memory() {
 async fn commit_brings_gathered_bytes_to_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let running = pool(&dir);
-    let synced = || running.shared.store.faults.on_disk.lock().as_ref().unwrap().get(&FILE).cloned();
+    let synced =
+        || running.shared.store.faults.on_disk.lock().as_ref().unwrap().get(&FILE).map(|it| it.bytes.clone());
     *running.shared.store.faults.on_disk.lock() = Some(std::collections::HashMap::new());
     let mut written = Written::scattered(&running, 1).await;
     for round in 0..3 {
@@ -322,7 +323,8 @@ async fn commit_syncs_what_was_flushed_before_it() {
     there.flush_opened_until(&running.shared, Instant::now()).unwrap();
     assert!(!there.has_gathered() && !there.may_be_given_up() && !there.is_stable());
     written.replica.sync().await.unwrap();
-    let synced = running.shared.store.faults.on_disk.lock().as_ref().unwrap().get(&FILE).cloned();
+    let synced =
+        running.shared.store.faults.on_disk.lock().as_ref().unwrap().get(&FILE).map(|it| it.bytes.clone());
     assert!(synced == Some(written.expected));
 }
 
