@@ -107,10 +107,16 @@ async fn check_opened(
 
 async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<Items>) -> Result<FsckReport> {
     let mut collector = Collector::new(Arc::clone(&services.namespace) as _, list);
-    let Settled { finished, lost, .. } = services.settled;
+    let Settled { finished, raised, lost, .. } = services.settled;
     if finished > 0 {
         let files = output::counted(finished as u64, "file was", "files were");
         let remark = format!("{files} cut to their replicas, as a start does after a kill or a power cut");
+        collector.take(Finding::Remark(remark, None)).await?;
+    }
+    if raised > 0 {
+        let files = output::counted(raised as u64, "file was", "files were");
+        let remark =
+            format!("{files} given the length of stable writes that only the pools had, as a start does");
         collector.take(Finding::Remark(remark, None)).await?;
     }
     if lost > 0 {

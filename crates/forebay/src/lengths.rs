@@ -84,7 +84,7 @@ pub async fn settle(
             }
         }
         settled.finished += finish(namespace, &cuts, settled.finished).await;
-        settled.raised += raise(namespace, raises, &listings).await;
+        settled.raised += raise(namespace, raises, &listings, settled.raised).await;
     }
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let Settled { finished, raised, lost, .. } = settled;
@@ -250,6 +250,7 @@ async fn raise(
     namespace: &Arc<SqlNamespace>,
     raises: Vec<(FileLocations, FoundReplica)>,
     listings: &Listings<'_>,
+    told: usize,
 ) -> usize {
     let mut raised = 0;
     let mut waiting = raises.into_iter();
@@ -274,7 +275,13 @@ async fn raise(
         for (entry, changed) in changes.join_all().await {
             let file = entry.attributes.file;
             match changed {
-                Ok(_) => raised += 1,
+                Ok(now) => {
+                    if told + raised < TOLD_MAX {
+                        let (from, to) = (entry.attributes.size, now.size);
+                        tracing::info!(%file, from, to, "file gets the length of a stable write that only its pool had");
+                    }
+                    raised += 1;
+                }
                 Err(error) => {
                     tracing::warn!(%file, %error, "cannot give a file its acknowledged length; the next start tries again");
                     entry.locality.good_pools().for_each(|pool| listings[&pool].pool.doubt_index());
