@@ -118,8 +118,8 @@ pub struct Overlay {
 /// A flush has failed: every COMMIT is answered with the error.
 ///
 /// The bytes stay in memory and are tried again by each COMMIT and before each overlapping write. After an error of the
-/// device the failure stays for ever, as the kernel's own write-back has lost bytes of such a file. A disk that is full or
-/// takes no writes loses nothing: that failure ends when all of the bytes are in the file, or were cut off.
+/// device the failure stays for ever, as the kernel's own write-back has lost bytes of such a file. Any other error, as of a
+/// full disk, loses nothing: that failure ends when all of the bytes are in the file, or were cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub errno: Errno,
@@ -127,9 +127,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A write that failed so has lost nothing.
+    /// A write that failed so has lost nothing: its bytes are in memory, and those before it are where they were.
     pub fn is_passing(errno: Errno) -> bool {
-        matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::NOMEM)
+        let is_of_device = matches!(
+            errno,
+            Errno::IO | Errno::NXIO | Errno::NODEV | Errno::UCLEAN | Errno::SHUTDOWN | Errno::STALE
+        );
+        !is_of_device
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Gathering {
     is_flushing: AtomicBool,
     /// A write found no memory since the last look.
     is_full: AtomicBool,
+    /// A flush failed, and may pass when it is tried again.
+    has_failed: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ impl Gathering {
             replicas: OnceLock::new(),
             is_flushing: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -85,6 +88,11 @@ impl Gathering {
         self.is_full.store(true, Ordering::Relaxed);
     }
 
+    /// It lost nothing, and is tried again with what is due next.
+    pub fn note_failed(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
     /// Whether one has since this was asked last.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed) && self.is_full.swap(false, Ordering::Relaxed)
@@ -100,18 +108,16 @@ impl Gathering {
     pub fn flush_due(shared: &Arc<PoolParts>) {
         let gathering = &shared.gathering;
         let Some(budget) = &gathering.budget else { return };
-        if budget.due(Instant::now(), 1).is_empty() || gathering.is_flushing.swap(true, Ordering::AcqRel) {
+        let has_failed = gathering.has_failed.load(Ordering::Relaxed);
+        if !has_failed && budget.due(Instant::now(), 1).is_empty()
+            || gathering.is_flushing.swap(true, Ordering::AcqRel)
+        {
             return;
         }
-        let parts = Arc::clone(shared);
-        let job = move || {
-            parts.gathering.flush(&parts);
-            parts.gathering.is_flushing.store(false, Ordering::Release);
-        };
-        if shared.engine.begin(Work::Flush, job).is_err() {
-            // It is tried again in a second.
-            gathering.is_flushing.store(false, Ordering::Release);
-        }
+        // Dropped with a job that finds no thread, or panics. It is tried again in a second.
+        let flushing = Flushing(Arc::clone(shared));
+        let job = move || flushing.0.gathering.flush(&flushing.0);
+        let _ = shared.engine.begin(Work::Flush, job);
     }
 
     /// A failure is kept by the replica, whose next COMMIT returns it.
@@ -123,6 +129,13 @@ impl Gathering {
         for due in budget.due(Instant::now(), usize::MAX) {
             if let Some(replica) = replicas.find(due.file) {
                 let _ = replica.flush_opened_until(shared, due.opened_until);
+            }
+        }
+        if self.has_failed.swap(false, Ordering::Relaxed) {
+            let mut failed: Vec<FileId> = Vec::new();
+            replicas.each(&mut |replica| failed.extend(replica.has_failed_flush().then(|| replica.id())));
+            for replica in failed.into_iter().filter_map(|file| replicas.find(file)) {
+                let _ = replica.flush(shared);
             }
         }
     }
@@ -143,6 +156,15 @@ impl Gathering {
                 tracing::warn!(%pool, %file, %error, "writes that were not stable are lost with this stop");
             }
         }
+    }
+}
+
+/// While it lives, nobody else begins.
+struct Flushing(Arc<PoolParts>);
+
+impl Drop for Flushing {
+    fn drop(&mut self) {
+        self.0.gathering.is_flushing.store(false, Ordering::Release);
     }
 }
 

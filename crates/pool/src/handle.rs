@@ -29,7 +29,7 @@ pub struct Handle {
 
 impl OpenReplica for Handle {
     fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
-        if self.replica.has_gathered_from(offset) {
+        if self.replica.needs_gathered(offset, length.into()) {
             return self.read_gathered(offset, length);
         }
         self.shared.engine.read(self, offset, length)
@@ -38,7 +38,7 @@ impl OpenReplica for Handle {
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
         let is_open = self.check().is_ok() && self.replica.file().open().is_some();
         if !is_open
-            || self.replica.has_gathered_from(offset)
+            || self.replica.needs_gathered(offset, length.into())
             || !self.shared.engine.read_resident(self, offset, length as usize, into)
         {
             return false;
@@ -104,7 +104,7 @@ impl OpenReplica for Handle {
 
     fn local_range(&self, range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         self.check().ok()?;
-        if self.replica.has_gathered_from(range.offset()) {
+        if self.replica.needs_gathered(range.offset(), range.length()) {
             return None;
         }
         let file = self.replica.file().descriptors().lend()?;

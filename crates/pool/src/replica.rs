@@ -160,7 +160,9 @@ impl Replica {
             return written.map_err(|failure| explain(shared, failure));
         }
         let _range = self.lock_flushed(shared, offset, data.len() as u64)?;
-        let written = path.write_locked(file, &self.io, size, offset, data, is_stable);
+        // A flush may have made the file longer.
+        let written = look_at(file)
+            .and_then(|extent| path.write_locked(file, &self.io, extent.size, offset, data, is_stable));
         written.map_err(|errno| shared.write_failure("write data", errno))
     }
 
@@ -341,6 +343,7 @@ impl Replica {
         self.file.remove(shared)?;
         // For those who have it open. No later write is gathered, so that none waits here for a flush that does not find it.
         if self.flush_ordered(shared).is_err() {
+            self.file.record().faults.break_removed();
             self.cut_gathered(0);
         }
         Ok(())

@@ -144,12 +144,19 @@ async fn a_gathered_write_has_the_time_of_a_write() {
     let path = dir.path().join(ReplicaPlace::of(FILE).path());
     let old = std::time::SystemTime::now() - Duration::from_secs(60);
     std::fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
-    let before = running.facts(&[FILE], ANSWER_TIME).await.sole().unwrap().unwrap().modified;
+    let modified = async || running.facts(&[FILE], ANSWER_TIME).await.sole().unwrap().unwrap().modified;
+    let before = modified().await;
+    // Coarser than the clock of any file system.
+    std::thread::sleep(Duration::from_millis(20));
     written.write(70 << 10, &[1; 1000], Stability::Unstable).await;
-    let after = running.facts(&[FILE], ANSWER_TIME).await.sole().unwrap().unwrap().modified.unwrap();
+    let after = modified().await.unwrap();
     let passed =
         after.total_nanoseconds() - (old.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128);
-    assert!(passed > 50_000_000_000 && before.unwrap() <= after);
+    assert!(passed > 50_000_000_000 && before.unwrap() < after);
+    written.replica.sync().await.unwrap();
+    let path = dir.path().join(ReplicaPlace::of(FILE).path());
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+    assert!(modified().await.unwrap() < after, "a file without gathered bytes has its own time");
 }
 
 #[tokio::test]
@@ -288,7 +295,50 @@ async fn a_removed_file_is_read_by_its_holders_and_leaves_no_memory() {
     fail_flushes(&running, Some(Errno::NOSPC));
     running.remove(&[FileId(2)], ANSWER_TIME).await.sole().unwrap();
     assert_eq!(memory(&running), 0);
-    drop(full);
+    let told = full.replica.sync().await;
+    assert!(matches!(told, Err(PoolError::Io { .. })), "bytes that were answered are gone: {told:?}");
+}
+
+/// Such bytes stayed in memory until somebody asked for a COMMIT.
+#[tokio::test]
+async fn bytes_that_a_full_disk_refused_are_tried_again_without_a_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let written = Written::scattered(&running, 1).await;
+    fail_flushes(&running, Some(Errno::NOSPC));
+    written.replica.sync().await.unwrap_err();
+    fail_flushes(&running, None);
+    running.shared.gathering.hold_for_test(false);
+    Gathering::flush_due(&running.shared);
+    running.shared.engine.stop();
+    assert_eq!(memory(&running), 0);
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
+#[tokio::test]
+async fn a_file_that_its_file_system_cannot_hold_is_told_and_not_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let written = Written::scattered(&running, 1).await;
+    fail_flushes(&running, Some(Errno::FBIG));
+    written.replica.sync().await.unwrap_err();
+    fail_flushes(&running, None);
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
+#[tokio::test]
+async fn a_read_before_gathered_bytes_takes_the_way_of_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    let end = 5 * MIB + RECORD as u64;
+    let is_lent = |offset, length| written.replica.local_range(range(offset, length)).is_some();
+    assert!(is_lent(2 * MIB, RECORD as u64));
+    assert!(!is_lent(MIB, 4 * MIB), "gathered bytes are among them");
+    assert!(!is_lent(5 * MIB, RECORD as u64) && !is_lent(4 * MIB, 4 * MIB), "the file may end elsewhere");
+    written.write(end + 100, &[0x33; RECORD], Stability::Unstable).await;
+    written.check().await;
 }
 
 #[tokio::test]

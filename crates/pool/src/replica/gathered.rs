@@ -71,15 +71,29 @@ impl Replica {
         !self.gathered.is_empty()
     }
 
+    /// A flush has failed, and may pass.
+    pub fn has_failed_flush(&self) -> bool {
+        self.gathered
+            .state()
+            .is_some_and(|state| state.lock().gather.failure().is_some_and(|it| it.is_passing))
+    }
+
     /// The end of the gathered writes; 0: there are none.
     pub fn gathered_end(&self) -> u64 {
         self.gathered.length(0)
     }
 
-    /// A read from `offset` on needs the gathered writes: for their bytes, or to tell where the file ends.
-    pub fn has_gathered_from(&self, offset: u64) -> bool {
-        let range = ByteRange::new(offset, u64::MAX);
-        range.is_some_and(|range| self.gathered.overlap(range))
+    /// A read of the range needs the gathered writes: for their bytes, or to tell where the file ends.
+    pub fn needs_gathered(&self, offset: u64, length: u64) -> bool {
+        if self.gathered.is_empty() {
+            return false;
+        }
+        if ByteRange::new(offset, length).is_some_and(|range| self.gathered.overlap(range)) {
+            return true;
+        }
+        // A flush may bring the bytes to the file now, and does not make it shorter.
+        let size = self.file.open().and_then(|file| look_at(file).ok()).map_or(0, |extent| extent.size);
+        offset.saturating_add(length) >= size
     }
 
     /// Whether the bytes of an unstable write are in memory now, or else go to the file. Under `ordering`.
@@ -96,17 +110,17 @@ impl Replica {
                 state.modified = file_system_time();
             }
             let ready = match verdict {
-                Verdict::Gathered { completes: true } => state.gather.extents_ready(),
+                Verdict::Gathered { completes: true } | Verdict::Bypassed(Bypass::Fragmented) => {
+                    state.gather.extents_ready()
+                }
                 _ => Vec::new(),
             };
             (verdict, ready)
         };
+        // The bytes are in memory whatever comes of it; COMMIT returns a failure.
+        let _ = self.flush_extents(shared, &ready, None);
         match verdict {
-            Verdict::Gathered { .. } => {
-                // The bytes are in memory whatever comes of it; COMMIT returns a failure.
-                let _ = self.flush_extents(shared, &ready, None);
-                true
-            }
+            Verdict::Gathered { .. } => true,
             Verdict::Bypassed(reason) => {
                 if matches!(reason, Bypass::NoMemory | Bypass::NoFragments) {
                     shared.gathering.note_full();
@@ -210,7 +224,10 @@ impl Replica {
         match outcome {
             Ok(()) if is_lost => self.file.check_unbroken(shared),
             Ok(()) => Ok(()),
-            Err(errno) if Failure::is_passing(errno) => Err(shared.write_failure("write data", errno)),
+            Err(errno) if Failure::is_passing(errno) => {
+                shared.gathering.note_failed();
+                Err(shared.write_failure("write data", errno))
+            }
             // Some of the bytes may be lost, as after a failed sync.
             Err(errno) => Err(self.unsynced.fail(shared, &self.file, file, errno)),
         }
@@ -264,7 +281,10 @@ impl Replica {
             (wanted.map(|wanted| gather.overlay(wanted)).unwrap_or_default(), gather.length(0))
         });
         let (overlay, gathered_end) = gathered.unwrap_or_default();
-        let size = look_at(file).map_err(failed)?.size.max(gathered_end);
+        let file_size = look_at(file).map_err(failed)?.size;
+        // Bytes that are missing below the gathered ones are no hole.
+        record.check_end(shared, known, file_size)?;
+        let size = file_size.max(gathered_end);
         let bytes = size.saturating_sub(offset).min(wanted.map_or(0, ByteRange::length));
         // At most READ_BYTES_MAX, so it fits.
         let mut data = vec![0; bytes as usize];
@@ -278,9 +298,6 @@ impl Replica {
         }
         overlay.apply(offset, &mut data);
         let end = offset.saturating_add(if bytes == 0 { u64::from(length) } else { bytes });
-        if end >= size {
-            record.check_end(shared, known, offset.saturating_add(bytes))?;
-        }
         shared.counters.read_bytes.add(bytes);
         Ok(ReadData { data: Bytes::from(data), end_of_file: end >= size })
     }
@@ -288,9 +305,10 @@ impl Replica {
     /// The facts of the replica with its gathered writes.
     pub fn facts(&self, shared: &PoolParts) -> Result<Option<ReplicaFacts>, PoolError> {
         // Before the file is looked at, as in a read.
-        let gathered = self.gathered.state().map(|state| {
+        let gathered = self.gathered.state().and_then(|state| {
             let state = state.lock();
-            (state.gather.length(0), state.modified)
+            // A flush gives the file a later time.
+            (!state.gather.is_empty()).then(|| (state.gather.length(0), state.modified))
         });
         let facts = self.file.facts(shared)?;
         let Some((length, modified)) = gathered else { return Ok(facts) };
