@@ -30,7 +30,7 @@ pub struct Report {
     consistency: String,
     /// The mode of I/O of what is created in it.
     io: String,
-    /// Directories for which a setting was set, and files.
+    /// Directories and files for which it was set.
     changed: u64,
 }
 

@@ -27,8 +27,9 @@ pub struct Inode {
 
 /// Facts of a file beside its attributes. A file without rows in another table costs no look into that table.
 ///
-/// `has_checksums` is the one fact that may be set without a new `change`. A reader with an older copy sees no
+/// `has_checksums` is a fact that may be set without a new `change`. A reader with an older copy sees no
 /// checksums a moment longer. The fact is never cleared without a new `change`, so no old copy brings checksums back.
+/// The mode of I/O of a file is another: a cache takes what a later group wrote, whatever `change` it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     pub has_checksums: bool,

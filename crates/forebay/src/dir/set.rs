@@ -52,8 +52,8 @@ struct Below {
 }
 
 impl Setting {
-    /// How many directories and files it was set for. One that goes meanwhile is none; one that comes meanwhile inherits it,
-    /// for each directory is listed after it was set.
+    /// How many directories and files it was set for. One that goes meanwhile is none; one that is made meanwhile
+    /// inherits it, for each directory is listed after it was set. One that a rename brings keeps its own.
     pub async fn apply_to_tree(
         self,
         namespace: &Arc<SqlNamespace>,
@@ -117,7 +117,7 @@ impl Setting {
     }
 }
 
-/// The next directory for which it is set.
+/// The next change that ends, if it was of a directory.
 async fn next(changing: &mut JoinSet<Below>, changed: &mut u64) -> Result<Option<FileId>> {
     let Some(below) = changing.join_next().await.transpose()? else { return Ok(None) };
     match below.set {
