@@ -143,7 +143,7 @@ def fsck_tells_clean_data_from_none(place):
     check(nothing.returncode not in (0, 101), "of a directory that is not there: %s %s" % (nothing.returncode, nothing.stdout))
 
 
-def consistency_of_a_directory_is_set_and_shown_running_and_stopped(place):
+def settings_of_a_directory_are_set_and_shown_running_and_stopped(place):
     def shown(path):
         answer = place.run("dir", "show", "--data", data, "--json", path)
         check(answer.returncode == 0, answer.stdout)
@@ -154,12 +154,15 @@ def consistency_of_a_directory_is_set_and_shown_running_and_stopped(place):
     check(shown("/")["own"] is None and shown("/")["consistency"] == "auto", str(shown("/")))
     said = place.run("dir", "set-consistency", "--data", data, "/", "weak")
     check(said.returncode == 0 and "weak" in said.stdout, said.stdout)
-    check(shown("/") == {"path": "/", "own": "weak", "consistency": "weak", "changed": 0}, str(shown("/")))
+    said = place.run("dir", "set-io", "--data", data, "/", "direct")
+    check(said.returncode == 0 and "direct" in said.stdout, said.stdout)
+    expected = {"path": "/", "own": "weak", "consistency": "weak", "io": "direct", "changed": 0}
+    check(shown("/") == expected, str(shown("/")))
     for path, mode, word in (("/nowhere", "weak", "/nowhere"), ("/", "weaker", "weaker")):
         refused = place.run("dir", "set-consistency", "--data", data, path, mode)
         check(refused.returncode not in (0, 101) and word in refused.stdout, "%s %s: %s" % (path, mode, refused.stdout))
     up.stop()
-    check(shown("/")["own"] == "weak", "it is lost after a stop: %s" % shown("/"))
+    check(shown("/") == expected, "it is lost after a stop: %s" % shown("/"))
     said = place.run("dir", "set-consistency", "--data", data, "--recursive", "/", "inherit")
     check(said.returncode == 0, said.stdout)
     check(shown("/")["own"] is None, str(shown("/")))
@@ -185,5 +188,5 @@ SCENARIOS = [an_ordinary_user_can_start_it, the_banner_tells_data_ports_mount_an
              a_second_start_continues, a_start_after_kill_9_continues, a_second_process_on_the_same_data_is_refused,
              a_port_in_use_gets_one_clear_line, a_read_only_directory_gets_one_clear_line,
              a_directory_of_another_user_gets_one_clear_line, a_full_disk_at_start_gets_one_clear_line,
-             data_of_a_newer_version_is_refused, status_tells_what_runs, fsck_tells_clean_data_from_none, consistency_of_a_directory_is_set_and_shown_running_and_stopped,
+             data_of_a_newer_version_is_refused, status_tells_what_runs, fsck_tells_clean_data_from_none, settings_of_a_directory_are_set_and_shown_running_and_stopped,
              config_reference_names_every_key_and_check_finds_mistakes]
