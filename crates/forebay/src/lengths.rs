@@ -72,8 +72,11 @@ pub async fn settle(
         files += page.len();
         let (mut cuts, mut raises) = (Vec::new(), Vec::new());
         for entry in &page {
-            let is_behind = entry.locality.good_pools().any(|pool| listings[&pool].is_behind);
-            match compare(entry, &mut listings)? {
+            let order = compare(entry, &mut listings)?;
+            // One that was closed in order is not listed.
+            let is_behind =
+                order != Ordering::Equal && entry.locality.good_pools().any(|pool| listings[&pool].is_behind);
+            match order {
                 Ordering::Equal => {}
                 Ordering::Less if is_behind => expect(entry, &listings, &mut settled),
                 Ordering::Less => cuts.extend(look(entry, &listings)?.map(|left| (entry.attributes, left))),

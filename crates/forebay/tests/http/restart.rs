@@ -235,3 +235,16 @@ fn a_replica_that_lost_bytes_is_not_taken_for_one_that_was_cut() {
     let output = fsck(&instance, &[]);
     assert!(told(&output).contains("has 3000 bytes, its replica on pool-0 only 700"), "{}", told(&output));
 }
+
+/// The new pool is compared, as it was never closed in order, and the other is not.
+#[test]
+fn a_start_with_one_more_pool_compares_only_that() {
+    let (instance, server) = Server::start();
+    assert_eq!(server.put("/file", [7; 1000]).status, 201);
+    server.stop();
+    let mut command = instance.up_command();
+    command.env("FOREBAY_POOLS_COUNT", "2");
+    let server = instance.up_by(command);
+    assert_eq!(server.call("GET", "/file").body, [7; 1000]);
+    assert_eq!(server.put("/file", "anew").status, 204);
+}
