@@ -536,9 +536,11 @@ fn list_files(
         let Some(last) = listed.last() else { return Ok(listed) };
         after = last.file;
         let mut there = Vec::with_capacity(listed.len());
+        let is_gathering = shared.gathering.budget().is_some();
         for facts in listed {
             // Before the look: a flush takes bytes from memory to the file.
-            let gathered = replicas.find(facts.file).map_or(0, |replica| replica.gathered_end());
+            let replica = if is_gathering { replicas.find(facts.file) } else { None };
+            let gathered = replica.map_or(0, |replica| replica.gathered_end());
             match shared.store.look_inside(facts.file) {
                 Ok(Some((Extent { size, space_used, .. }, birth))) => {
                     let size = size.max(gathered);

@@ -343,7 +343,7 @@ impl Replica {
         self.file.remove(shared)?;
         // For those who have it open. No later write is gathered, so that none waits here for a flush that does not find it.
         if self.flush_ordered(shared).is_err() {
-            self.file.record().faults.break_removed();
+            self.file.record().faults.note_broken();
             self.cut_gathered(0);
         }
         Ok(())

@@ -79,12 +79,8 @@ impl Faults {
         Ok(())
     }
 
-    /// Of a removed replica, which has no label any more: its holders are told that data was lost.
-    pub fn break_removed(&self) {
-        self.note_broken();
-    }
-
-    fn note_broken(&self) {
+    /// As the label says, or of a removed replica, which has none any more: its holders are told that data was lost.
+    pub fn note_broken(&self) {
         self.broken.store(true, Ordering::Release);
         self.broken_recorded.store(true, Ordering::Release);
     }
