@@ -121,7 +121,7 @@ pub struct WriteThrough {
     pub written: IoHandle<Stability>,
     /// They are on disk. To be asked after a successful `written`.
     pub synced: IoHandle<Synced>,
-    /// `synced` is likely to say so.
+    /// `synced` will probably tell that the pool keeps the length.
     pub may_keep_length: bool,
 }
 

@@ -25,7 +25,7 @@ pub trait Quotas: Send + Sync {
     /// there is no such directory. `NoSpace`: there are [`QUOTAS_MAX`] already.
     async fn set_quota(&self, account: Account, quota: Option<Quota>) -> Result<(), NamespaceError>;
 
-    /// Counts have to include everything that was answered as stable. From memory.
+    /// Whether anybody has a quota, so that counts have to include everything that was answered as stable. From memory.
     fn are_any(&self) -> bool;
 
     /// How many bytes `who` may add to a file, or put into new ones in a directory; `None`: no quota bounds that.

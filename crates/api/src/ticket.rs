@@ -1,8 +1,8 @@
 //! Tickets: signed capabilities that a front gives to a client and a pool verifies without asking anybody.
 //!
 //! The sealed form is deterministic for a ticket, its conditions, a term and a generation of keys: the Linux client matches
-//! mirrors of a file by their data-server file handle, so a new layout for the same replica must carry the same bytes. After a new mode of I/O
-//! it does not, and a client with both takes it for another mirror.
+//! mirrors of a file by their data-server file handle, so a new layout for the same replica must carry the same bytes.
+//! After a change of the mode of I/O it carries others, and a client with both layouts sees two mirrors.
 //!
 //! ```text
 //! 0  version (5)   1  mode (1 read, 2 read-write)   2  demand

@@ -140,7 +140,7 @@ impl Services {
         on_pools(LocalPool::end_work).await;
         let namespace = Arc::clone(&self.namespace);
         let mut ending = tokio::spawn(async move { namespace.close().await });
-        // The database may not answer.
+        // Not longer, for its database may not answer.
         let _ = tokio::time::timeout(NAMESPACE_PATIENCE, &mut ending).await;
         if self.namespace.has_lengths_in_doubt() {
             self.local_pools.iter().for_each(|pool| pool.doubt_index());

@@ -40,7 +40,8 @@ pub use counters::GatherCounts;
 pub use limits::GatherLimits;
 pub use verdict::{Bypass, Verdict};
 
-/// The gathered writes of one file. Rules for its owner:
+/// The gathered writes of one file. The owner may lock the whole extents that [`Gather::extents`] and its like name, and flush one
+/// after the other by [`Gather::take_part`]: then nothing is ever behind another flush. Otherwise, and besides, these rules hold:
 ///
 /// 1. Before a write goes to the file, because it was bypassed or is stable: [`Gather::mark`], then flush what
 ///    [`Gather::take_range`] gives for its range. If a flush fails, so does the write. The same before bytes are freed,
