@@ -34,11 +34,13 @@ impl Call {
     }
 
     /// Of a header that says one thing. Said twice, another reader might take the other.
-    pub fn single(&self, name: impl AsHeaderName + Display) -> Result<Option<&HeaderValue>, Refusal> {
-        let twice = Refusal::bad_request(format!("{name} is given twice"));
-        let mut values = self.headers.get_all(name).iter();
+    pub fn single(&self, name: impl AsHeaderName + Display + Clone) -> Result<Option<&HeaderValue>, Refusal> {
+        let mut values = self.headers.get_all(name.clone()).iter();
         let first = values.next();
-        if values.next().is_some() { Err(twice) } else { Ok(first) }
+        match values.next() {
+            None => Ok(first),
+            Some(_) => Err(Refusal::bad_request(format!("{name} is given twice"))),
+        }
     }
 
     /// A body is taken as it comes: one that is compressed would be kept so, and be given out as what it is not.

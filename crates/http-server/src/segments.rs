@@ -43,6 +43,16 @@ impl Segments {
         self.small.extend_from_slice(bytes);
     }
 
+    /// As `copy`, of what `put` appends: at most `room` bytes, for which there is room at once.
+    pub fn append(&mut self, room: usize, put: impl FnOnce(&mut BytesMut)) {
+        if self.small.capacity() - self.small.len() < room {
+            self.small.reserve(room.max(4 << 10));
+        }
+        let before = self.small.len();
+        put(&mut self.small);
+        self.bytes += self.small.len() - before;
+    }
+
     fn seal(&mut self) {
         if !self.small.is_empty() {
             self.sealed.push_back(self.small.split().freeze());

@@ -74,11 +74,13 @@ pub struct RequestHead {
 pub struct HeadReader {
     limits: HeadLimits,
     scan: scan::Scan,
+    /// Of the last head. Most clients address one server by one name.
+    host: Option<Authority>,
 }
 
 impl HeadReader {
     pub fn new(limits: HeadLimits) -> HeadReader {
-        HeadReader { limits, scan: scan::Scan::default() }
+        HeadReader { limits, scan: scan::Scan::default(), host: None }
     }
 
     /// A complete head is cut off the buffer, which then begins with the body. `None`: more bytes are wanted, appended
@@ -86,7 +88,7 @@ impl HeadReader {
     pub fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestHead>, HeadError> {
         let Some(len) = self.scan.end_of_head(buffer, &self.limits)? else { return Ok(None) };
         self.scan = scan::Scan::default();
-        parse(buffer.split_to(len).freeze(), self.limits.headers_max).map(Some)
+        parse(buffer.split_to(len).freeze(), self.limits.headers_max, &mut self.host).map(Some)
     }
 }
 
@@ -96,7 +98,7 @@ pub fn parse_request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Optio
 }
 
 /// `bytes` ends with the empty line, and each of its lines with CR LF.
-fn parse(bytes: Bytes, headers_max: usize) -> Result<RequestHead, HeadError> {
+fn parse(bytes: Bytes, headers_max: usize, last: &mut Option<Authority>) -> Result<RequestHead, HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; HEADERS_READ];
     let slots = &mut slots[..headers_max.min(HEADERS_READ)];
     let mut request = httparse::Request::new(&mut []);
@@ -120,7 +122,7 @@ fn parse(bytes: Bytes, headers_max: usize) -> Result<RequestHead, HeadError> {
             .map_err(|_| HeadError::HeaderValue)?;
         headers.append(name, value);
     }
-    let authority = authority(&uri, &headers, version)?;
+    let authority = authority(&uri, &headers, version, last)?;
     let framing = framing::of(&headers, version)?;
     Ok(RequestHead {
         expects_continue: expects_continue(&headers, version, framing)?,
@@ -162,16 +164,25 @@ fn uri(target: Bytes, method: &Method) -> Result<Uri, HeadError> {
 }
 
 /// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1, even beside an absolute target, which then decides.
-fn authority(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Option<Authority>, HeadError> {
+fn authority(
+    uri: &Uri,
+    headers: &HeaderMap,
+    version: Version,
+    last: &mut Option<Authority>,
+) -> Result<Option<Authority>, HeadError> {
     let mut hosts = headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => {
-            let host = Authority::try_from(host.as_bytes()).map_err(|_| HeadError::Host)?;
-            if !authority_is_sound(&host) {
-                return Err(HeadError::Host);
+        (Some(host), None) => match last {
+            Some(last) if last.as_str().as_bytes() == host.as_bytes() => Some(last.clone()),
+            _ => {
+                let host = Authority::try_from(host.as_bytes()).map_err(|_| HeadError::Host)?;
+                if !authority_is_sound(&host) {
+                    return Err(HeadError::Host);
+                }
+                *last = Some(host.clone());
+                Some(host)
             }
-            Some(host)
-        }
+        },
         (None, _) if version == Version::HTTP_10 => None,
         _ => return Err(HeadError::Host),
     };

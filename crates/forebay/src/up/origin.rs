@@ -57,10 +57,12 @@ impl Origins {
 /// As browsers tell (Fetch Metadata Request Headers, W3C): anything but that a user followed a link.
 fn is_of_another_site(method: &Method, headers: &HeaderMap) -> bool {
     let says = |name: &str, word: &str| headers.get(name).map(HeaderValue::as_bytes) == Some(word.as_bytes());
-    let is_link = matches!(*method, Method::GET | Method::HEAD)
-        && says("sec-fetch-mode", "navigate")
-        && says("sec-fetch-dest", "document");
-    says("sec-fetch-site", "cross-site") && !is_link
+    let is_link = || {
+        matches!(*method, Method::GET | Method::HEAD)
+            && says("sec-fetch-mode", "navigate")
+            && says("sec-fetch-dest", "document")
+    };
+    says("sec-fetch-site", "cross-site") && !is_link()
 }
 
 #[cfg(test)]

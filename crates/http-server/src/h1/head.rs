@@ -1,11 +1,15 @@
 //! The head of a response, and how its body is framed (RFC 9112 §6).
 
+use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, TRANSFER_ENCODING};
 use http::{StatusCode, Version};
 
 use crate::message::ResponseBody;
 use crate::segments::Segments;
 use crate::tls::STRICT;
+
+/// More than all lines take that are not fields of the response.
+const OWN_BYTES: usize = 512;
 
 /// Properties of the request that shape its response.
 #[derive(Clone, Copy, Debug)]
@@ -57,38 +61,46 @@ pub(crate) fn write(
     asked: &Asked,
     date: &[u8],
 ) {
-    out.copy(b"HTTP/1.1 ");
-    out.copy(status.as_str().as_bytes());
-    out.copy(b" ");
-    out.copy(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.copy(b"\r\nDate: ");
-    out.copy(date);
-    for (name, value) in headers {
-        if !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION | DATE) {
-            out.copy(b"\r\n");
-            put_name(out, name.as_str());
-            out.copy(b": ");
-            out.copy(value.as_bytes());
+    let fields: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    out.append(fields + OWN_BYTES, |out| {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(status.as_str().as_bytes());
+        out.extend_from_slice(b" ");
+        out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+        out.extend_from_slice(b"\r\nDate: ");
+        out.extend_from_slice(date);
+        for (name, value) in headers {
+            if !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION | DATE) {
+                out.extend_from_slice(b"\r\n");
+                put_name(out, name.as_str());
+                out.extend_from_slice(b": ");
+                out.extend_from_slice(value.as_bytes());
+            }
         }
-    }
+        put_own(out, framing, asked);
+        out.extend_from_slice(b"\r\n\r\n");
+    });
+}
+
+/// Lines that the connection adds by itself.
+fn put_own(out: &mut BytesMut, framing: Framing, asked: &Asked) {
     if asked.is_encrypted {
-        out.copy(b"\r\nStrict-Transport-Security: ");
-        out.copy(STRICT.as_bytes());
+        out.extend_from_slice(b"\r\nStrict-Transport-Security: ");
+        out.extend_from_slice(STRICT.as_bytes());
     }
     match framing {
         Framing::Length(length) => {
-            out.copy(b"\r\nContent-Length: ");
+            out.extend_from_slice(b"\r\nContent-Length: ");
             decimal(out, length);
         }
-        Framing::Chunked => out.copy(b"\r\nTransfer-Encoding: chunked"),
+        Framing::Chunked => out.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
         Framing::None | Framing::UntilClose => {}
     }
     match (asked.keep_alive, asked.version) {
         (true, Version::HTTP_11) => {}
-        (true, _) => out.copy(b"\r\nConnection: keep-alive"),
-        (false, _) => out.copy(b"\r\nConnection: close"),
+        (true, _) => out.extend_from_slice(b"\r\nConnection: keep-alive"),
+        (false, _) => out.extend_from_slice(b"\r\nConnection: close"),
     }
-    out.copy(b"\r\n\r\n");
 }
 
 /// For those who do not get as far as a request.
@@ -101,19 +113,19 @@ pub(crate) fn bare_answer(status: StatusCode, line: &str) -> String {
 }
 
 /// As `Content-Length`: names have no case, but scripts of the grid look for them in the spelling that all others send.
-fn put_name(out: &mut Segments, name: &str) {
-    for (index, word) in name.split('-').enumerate() {
-        if index > 0 {
-            out.copy(b"-");
+fn put_name(out: &mut BytesMut, name: &str) {
+    let start = out.len();
+    out.extend_from_slice(name.as_bytes());
+    let mut begins = true;
+    for byte in &mut out[start..] {
+        if begins {
+            *byte = byte.to_ascii_uppercase();
         }
-        if let Some((first, rest)) = word.as_bytes().split_first() {
-            out.copy(&[first.to_ascii_uppercase()]);
-            out.copy(rest);
-        }
+        begins = *byte == b'-';
     }
 }
 
-fn decimal(out: &mut Segments, mut number: u64) {
+fn decimal(out: &mut BytesMut, mut number: u64) {
     let (mut digits, mut start) = ([0; 20], 20);
     loop {
         start -= 1;
@@ -123,7 +135,7 @@ fn decimal(out: &mut Segments, mut number: u64) {
             break;
         }
     }
-    out.copy(&digits[start..]);
+    out.extend_from_slice(&digits[start..]);
 }
 
 #[cfg(test)]
@@ -165,9 +177,9 @@ mod tests {
             ("x-oc-mtime", "X-Oc-Mtime"),
             ("a--b-", "A--B-"),
         ] {
-            let mut out = Segments::default();
+            let mut out = BytesMut::from("Before-");
             put_name(&mut out, name);
-            assert_eq!(text(&out), spelled);
+            assert_eq!(out, format!("Before-{spelled}"));
         }
     }
 
@@ -191,9 +203,9 @@ mod tests {
     #[test]
     fn numbers_are_decimal() {
         for number in [0, 9, 10, u64::MAX] {
-            let mut out = Segments::default();
+            let mut out = BytesMut::new();
             decimal(&mut out, number);
-            assert_eq!(text(&out), number.to_string());
+            assert_eq!(out, number.to_string());
         }
     }
 }

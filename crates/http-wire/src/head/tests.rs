@@ -215,6 +215,21 @@ fn a_line_that_may_yet_become_a_range_needs_room_as_well() {
 }
 
 #[test]
+fn each_head_of_a_connection_names_its_own_host() {
+    let mut reader = HeadReader::new(HeadLimits::default());
+    let mut host = |value: &str| {
+        let mut buffer = BytesMut::from(format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n").as_bytes());
+        reader.feed(&mut buffer).map(|head| head.unwrap().authority.unwrap().to_string())
+    };
+    for value in ["a", "a", "b:80", "a", "A"] {
+        assert_eq!(host(value).unwrap(), value);
+    }
+    assert_eq!(host("a b").unwrap_err(), HeadError::Host);
+    assert_eq!(host("user@a").unwrap_err(), HeadError::Host);
+    assert_eq!(host("user@a").unwrap_err(), HeadError::Host);
+}
+
+#[test]
 fn only_100_continue_is_expected_and_only_for_a_body_in_http_1_1() {
     assert!(head(&with("Content-Length: 1\r\nExpect: 100-Continue")).expects_continue);
     assert!(head(&with("Transfer-Encoding: chunked\r\nExpect: 100-continue")).expects_continue);
