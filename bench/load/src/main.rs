@@ -1,6 +1,6 @@
 //! `forebay-load`: creates, reads or writes as fast as they go, and how long each took, as one line of JSON.
 //!
-//! `nfs`, `crowd` and `stream` speak NFSv4.1 to a server, `namespace` calls the crate of that name, `sendfile` is the
+//! `nfs`, `crowd`, `stream` and `files` speak NFSv4.1 to a server, `namespace` calls the crate of that name, `sendfile` is the
 //! bound of `stream`. The drivers that start servers, take medians and draw are `bench/create`, `bench/engine` and their
 //! modules.
 
@@ -34,6 +34,8 @@ enum Level {
     Crowd(nfs::crowd::Arguments),
     /// READ or WRITE through NFS: a connection, a session and a file for each stream.
     Stream(nfs::stream::Arguments),
+    /// Many files through NFS, one after the other on each stream: written, read or removed.
+    Files(nfs::stream::files::Arguments),
     /// The bound of READ: a bare sendfile loop over loopback TCP.
     Sendfile(sendfile::Arguments),
     /// The namespace crate alone, without any network.
@@ -74,6 +76,7 @@ fn main() -> Result<()> {
         Level::Nfs(arguments) => serde_json::to_value(nfs::run(&arguments)?)?,
         Level::Crowd(arguments) => serde_json::to_value(nfs::crowd::run(&arguments)?)?,
         Level::Stream(arguments) => serde_json::to_value(nfs::stream::run(&arguments)?)?,
+        Level::Files(arguments) => serde_json::to_value(nfs::stream::files::run(&arguments)?)?,
         Level::Sendfile(arguments) => serde_json::to_value(sendfile::run(&arguments)?)?,
         Level::Namespace(arguments) => serde_json::to_value(engine::run(&arguments)?)?,
         Level::Table(arguments) => table::run(&arguments)?,

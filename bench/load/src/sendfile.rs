@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 
-use crate::blocks::{Blocks, Extent, Limit, Positions};
+use crate::blocks::{Blocks, Extent, Limit, Pattern, Positions};
 use crate::report::{cpu_time, rounded, thread_cpu_time};
 use crate::throughput::{Measured, RECEIVE_BYTES, Throughput};
 
@@ -29,6 +29,8 @@ pub struct Arguments {
 
 #[derive(Debug, Serialize)]
 pub struct Report {
+    block: u32,
+    pattern: Pattern,
     #[serde(flatten)]
     throughput: Throughput,
     /// CPU of the sending halves: what a server that did nothing else would use.
@@ -50,8 +52,9 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         sender_cpu += cpu;
     }
     let cpu = cpu_time() - cpu;
-    let (throughput, _) = Throughput::of(&arguments.blocks, measured, cpu);
-    Ok(Report { throughput, sender_cpu_s: rounded(sender_cpu.as_secs_f64()) })
+    let (throughput, _) = Throughput::of(measured, cpu);
+    let (block, pattern) = (arguments.blocks.block(), arguments.blocks.pattern());
+    Ok(Report { block, pattern, throughput, sender_cpu_s: rounded(sender_cpu.as_secs_f64()) })
 }
 
 struct Sender {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::blocks::{Blocks, Pattern};
 use crate::report::{Latencies, Summary, rounded};
 
 /// Bytes that are taken off a socket at once, into one buffer that is used again: a cache holds them.
@@ -29,13 +28,20 @@ impl Measured {
     pub fn count_error(&mut self, error: String) {
         *self.errors.entry(error).or_default() += 1;
     }
+
+    /// Those of another transfer besides these.
+    pub fn add(&mut self, other: Measured) {
+        self.bytes += other.bytes;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies.append(other.latencies);
+        self.commits.append(other.commits);
+        other.errors.into_iter().for_each(|(what, count)| *self.errors.entry(what).or_default() += count);
+    }
 }
 
 #[derive(Debug, Serialize)]
 pub struct Throughput {
     pub streams: usize,
-    pub block: u32,
-    pub pattern: Pattern,
     /// Until the last stream has ended.
     pub seconds: f64,
     pub bytes: u64,
@@ -52,22 +58,14 @@ pub struct Throughput {
 
 impl Throughput {
     /// All streams together, and the times of their COMMITs.
-    pub fn of(blocks: &Blocks, measured: Vec<Measured>, cpu: Duration) -> (Throughput, Latencies) {
+    pub fn of(measured: Vec<Measured>, cpu: Duration) -> (Throughput, Latencies) {
         let streams = measured.len();
         let mut all = Measured::default();
-        for each in measured {
-            all.bytes += each.bytes;
-            all.elapsed = all.elapsed.max(each.elapsed);
-            all.latencies.append(each.latencies);
-            all.commits.append(each.commits);
-            each.errors.into_iter().for_each(|(what, count)| *all.errors.entry(what).or_default() += count);
-        }
+        measured.into_iter().for_each(|each| all.add(each));
         let seconds = all.elapsed.as_secs_f64().max(1e-9);
         let operations = all.latencies.len() as u64;
         let throughput = Throughput {
             streams,
-            block: blocks.block(),
-            pattern: blocks.pattern(),
             seconds: rounded(seconds),
             bytes: all.bytes,
             mb_s: rounded(all.bytes as f64 / 1e6 / seconds),

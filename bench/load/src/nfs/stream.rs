@@ -1,10 +1,13 @@
 //! READ or WRITE through NFS: for each stream a connection with a session, slots that are all in use, and mostly a file.
 //!
-//! `target` opens the file and finds the way to its bytes: at the mounted server, or at the pool that a layout names.
+//! `mount` holds the sessions of a stream. `target` opens a file and finds the way to its bytes: at the mounted server, or
+//! at the pool that a layout names. `files` does the same for many files, one after the other.
 //! `transfer` is the loop that is measured, a thread for each stream. `replies` cuts the stream of replies into heads and
 //! data without joining them: the data of READ is thrown away out of the buffer it was received in.
 
 mod contents;
+pub mod files;
+mod mount;
 mod replies;
 mod session;
 mod target;
@@ -20,54 +23,67 @@ use serde::Serialize;
 
 use super::client::SLOT_BITS;
 use super::{components, nonce};
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Pattern, Positions};
 use crate::report::{Summary, cpu_time, rounded};
 use crate::throughput::{Measured, Throughput};
-use target::{Caller, Target};
+use mount::Mount;
+use target::{Opening, Target};
 use transfer::{Transfer, Work};
 
+const STREAMS_MAX: i64 = 256;
+
+/// Arguments about the server and each request, of `stream` and of `files`.
 #[derive(Args, Clone, Debug)]
-pub struct Arguments {
+pub struct Way {
     /// Address of the server that would be mounted.
     #[arg(long, default_value = "127.0.0.1:2049")]
     server: String,
-    /// The file of the first stream, below a directory that is there; the others have PATH.1, PATH.2, ...
-    #[arg(long)]
-    path: String,
-    #[arg(long, value_enum)]
-    operation: Operation,
     /// Where READ and WRITE are sent.
     #[arg(long, value_enum, default_value_t = Through::Pool)]
     through: Through,
-    /// Bytes of each file.
-    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1..))]
-    file_bytes: u64,
-    /// Files, each with a connection and a session of its own.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
-    streams: u32,
+    /// Minor version of NFSv4 at the mounted server; pools are told 1.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
+    minor_version: u32,
     /// Requests of each stream that are under way at the same time.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1 << SLOT_BITS))]
     slots: u32,
-    /// All streams use the file of the first one. Each has its first block behind that of the stream before it.
-    #[arg(long)]
-    shared: bool,
-    #[command(flatten)]
-    blocks: Blocks,
     /// How durable WRITE is to be when it is answered.
     #[arg(long, value_enum, default_value_t = Stable::Unstable)]
     stable: Stable,
     /// Whether COMMIT ends each pass of unstable writes over the file. It belongs to the measured time.
     #[arg(long, value_enum, default_value_t = Commit::Yes)]
     commit: Commit,
-    /// Empties the files before the first WRITE.
-    #[arg(long)]
-    truncate: bool,
     /// WRITE bytes that tell where they stand; READ compares them. Costs CPU.
     #[arg(long)]
     verify: bool,
-    /// Minor version of NFSv4 at the mounted server; pools are told 1.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
-    minor_version: u32,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    #[command(flatten)]
+    way: Way,
+    /// The file of the first stream, below a directory that is there; the others have PATH.1, PATH.2, ...
+    #[arg(long)]
+    path: String,
+    #[arg(long, value_enum)]
+    operation: Operation,
+    /// Bytes of each file.
+    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1..))]
+    file_bytes: u64,
+    /// Files, each with a connection and a session of its own.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=STREAMS_MAX))]
+    streams: u32,
+    /// All streams use the file of the first one. Each has its first block behind that of the stream before it.
+    #[arg(long)]
+    shared: bool,
+    /// Each stream of a shared file has a part of it in one piece.
+    #[arg(long, requires = "shared")]
+    segments: bool,
+    #[command(flatten)]
+    blocks: Blocks,
+    /// Empties the files before the first WRITE.
+    #[arg(long)]
+    truncate: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -104,6 +120,8 @@ pub struct Report {
     through: Through,
     /// Granted to each stream.
     slots: usize,
+    block: u32,
+    pattern: Pattern,
     #[serde(flatten)]
     throughput: Throughput,
     commits: usize,
@@ -115,9 +133,9 @@ pub struct Report {
 
 pub fn run(arguments: &Arguments) -> Result<Report> {
     let mut targets = open_all(arguments)?;
-    let slots = targets.iter().map(Target::slots).min().unwrap_or_default();
-    if slots < arguments.slots as usize {
-        eprintln!("the server grants {slots} slots and not {}", arguments.slots);
+    let slots = targets.iter_mut().map(Target::slots).min().unwrap_or_default();
+    if slots < arguments.way.slots as usize {
+        eprintln!("the server grants {slots} slots and not {}", arguments.way.slots);
     }
     let (cpu, began) = (cpu_time(), Instant::now());
     let mut measured = Vec::new();
@@ -133,12 +151,14 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         anyhow::Ok(())
     })?;
     let cpu = cpu_time() - cpu;
-    targets.into_iter().try_for_each(Target::close)?;
-    let (throughput, commits) = Throughput::of(&arguments.blocks, measured, cpu);
+    targets.into_iter().try_for_each(|target| target.close()?.close())?;
+    let (throughput, commits) = Throughput::of(measured, cpu);
     Ok(Report {
         operation: arguments.operation,
-        through: arguments.through,
+        through: arguments.way.through,
         slots,
+        block: arguments.blocks.block(),
+        pattern: arguments.blocks.pattern(),
         cpu_s_per_gb: rounded(cpu.as_secs_f64() * 1e9 / throughput.bytes.max(1) as f64),
         throughput,
         commits: commits.len(),
@@ -147,36 +167,73 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
 }
 
 fn open_all(arguments: &Arguments) -> Result<Vec<Target>> {
-    let mut directory = components(&arguments.path);
-    let Some(name) = directory.pop() else { bail!("--path {} names no file", arguments.path) };
+    let (directory, name) = directory_and_name(&arguments.path)?;
+    let (operation, truncate, file_bytes) = (arguments.operation, arguments.truncate, arguments.file_bytes);
+    let opening = Opening { operation, truncate, file_bytes };
     let first = nonce()?;
     let mut targets = Vec::new();
     for number in 0..arguments.streams {
-        let is_first = number == 0 || arguments.shared;
-        let name = if is_first { name.clone() } else { format!("{name}.{number}") };
-        let caller = Caller { nonce: first.wrapping_add(u64::from(number)), slots: arguments.slots };
-        targets.push(Target::open(arguments, &caller, &directory, &name)?);
+        let name = if arguments.shared { name.clone() } else { name_of_stream(&name, number) };
+        let mount = Mount::open(&arguments.way, first.wrapping_add(u64::from(number)), &directory)?;
+        targets.push(Target::open(mount, &opening, &name)?);
     }
     Ok(targets)
 }
 
+fn name_of_stream(first: &str, number: u32) -> String {
+    if number == 0 { first.to_owned() } else { format!("{first}.{number}") }
+}
+
+fn directory_and_name(path: &str) -> Result<(Vec<String>, String)> {
+    let mut directory = components(path);
+    let Some(name) = directory.pop() else { bail!("--path {path} names no file") };
+    Ok((directory, name))
+}
+
 fn stream(arguments: &Arguments, number: usize, target: &mut Target, began: Instant) -> Result<Measured> {
-    let before = if arguments.shared { number as u64 * u64::from(arguments.blocks.block()) } else { 0 };
-    let positions = arguments.blocks.after(before).positions(arguments.file_bytes, number as u64)?;
-    let stable = match arguments.stable {
-        Stable::Unstable => StableHow4::Unstable,
-        Stable::FileSync => StableHow4::FileSync,
-    };
+    let positions = positions(arguments, number as u64)?;
     let work = Work {
         limit: arguments.blocks.limit(&positions)?,
-        positions,
         operation: arguments.operation,
-        stable,
-        commits: stable == StableHow4::Unstable && arguments.commit == Commit::Yes,
-        verifies: arguments.verify,
-        block: arguments.blocks.block(),
+        stable: arguments.way.stable.how(),
+        commits: arguments.way.commits(),
+        verifies: arguments.way.verify,
+        request_bytes_max: positions.request_bytes_max(),
+        positions,
     };
     Transfer::new(target, work).run(began)
+}
+
+/// The blocks of one stream.
+fn positions(arguments: &Arguments, number: u64) -> Result<Positions> {
+    let (blocks, end) = (&arguments.blocks, arguments.file_bytes);
+    if !arguments.shared {
+        return blocks.positions(end, number);
+    }
+    if !arguments.segments {
+        return blocks.after(number * u64::from(blocks.block())).positions(end, number);
+    }
+    let streams = u64::from(arguments.streams);
+    let segment_bytes = end.saturating_sub(blocks.offset()) / streams;
+    let is_last = number + 1 == streams;
+    let end = if is_last { end } else { blocks.offset() + (number + 1) * segment_bytes };
+    blocks.after(number * segment_bytes).positions(end, number)
+}
+
+impl Stable {
+    fn how(self) -> StableHow4 {
+        match self {
+            Stable::Unstable => StableHow4::Unstable,
+            Stable::FileSync => StableHow4::FileSync,
+        }
+    }
+}
+
+impl Way {
+    /// Whether COMMIT ends each pass.
+    fn commits(&self) -> bool {
+        self.stable == Stable::Unstable && self.commit == Commit::Yes
+    }
 }
 
 #[cfg(test)]

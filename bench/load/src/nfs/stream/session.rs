@@ -22,7 +22,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 
 /// Identity of a client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name and its boot.
     pub nonce: u64,

@@ -1,5 +1,6 @@
 //! Streams against a head and a pool of a few lines, over loopback.
 
+mod many;
 mod server;
 
 use clap::Parser;
@@ -86,6 +87,20 @@ fn strided_streams_of_one_file_fill_it_together() {
     contents::fill(0, &mut expected);
     assert_eq!(servers.content("file"), expected);
     servers.with_state(|state| assert_eq!(state.files.len(), 1, "{state:?}"));
+}
+
+#[test]
+fn segments_of_a_shared_file_fill_it_behind_the_offset() {
+    let servers = Servers::start(Behaviour::default());
+    let report =
+        run_with(&servers, "--operation write --verify --streams 3 --shared --segments --offset 104")
+            .unwrap();
+    assert_clean(&report);
+    // Each of the first two has 3465 bytes, the last one has a byte more.
+    assert_eq!((&report["bytes"], &report["operations"]), (&10_396.into(), &12.into()));
+    let mut expected = vec![0; 10_500];
+    contents::fill(0, &mut expected);
+    assert_eq!(servers.content("file")[104..], expected[104..]);
 }
 
 #[test]

@@ -35,8 +35,8 @@ pub struct Work {
     /// Whether COMMIT ends each pass.
     pub commits: bool,
     pub verifies: bool,
-    /// Bytes of the longest block.
-    pub block: u32,
+    /// Bytes of the longest request.
+    pub request_bytes_max: u32,
 }
 
 pub struct Transfer<'a> {
@@ -56,7 +56,7 @@ impl<'a> Transfer<'a> {
     pub fn new(target: &'a mut Target, work: Work) -> Transfer<'a> {
         let (file, stateid) = target.place();
         let slots = target.slots();
-        let mut data = vec![0; work.block as usize];
+        let mut data = vec![0; work.request_bytes_max as usize];
         contents::fill(0, &mut data);
         Transfer {
             ledger: Ledger {

@@ -13,8 +13,8 @@ use nfs4::{
     FfMirror4, FileAttributes, GetAttr4ResOk, GetDeviceInfo4Res, GetDeviceInfo4ResOk, GetFh4ResOk, Layout4,
     LayoutCommit4ResOk, LayoutGet4Args, LayoutGet4Res, LayoutGet4ResOk, LayoutReturn4ResOk, NetAddr4,
     NfsArgop4, NfsFh4, NfsResop4, NfsStat4, Open4Args, Open4ResOk, OpenClaim4, OpenDelegation4, OpenFlag4,
-    Read4Args, Read4ResOk, Res, Sequence4Args, Sequence4ResOk, ServerOwner4, SessionId4, StableHow4,
-    StateId4, StateProtect4R, Verifier4, Write4Args, Write4ResOk, op,
+    Read4Args, Read4ResOk, Remove4ResOk, Res, Sequence4Args, Sequence4ResOk, ServerOwner4, SessionId4,
+    StableHow4, StateId4, StateProtect4R, Verifier4, Write4Args, Write4ResOk, op,
 };
 use oncrpc::{CallHeader, Credential, RecordReader, ReplyHeader, record_header};
 use xdr::{Decoder, Encoder, Opaque, Xdr};
@@ -64,6 +64,13 @@ pub struct State {
     sessions_made: u8,
     graces: u32,
     verifier: u8,
+}
+
+impl State {
+    /// Of head and pool since the start.
+    pub fn sessions_made(&self) -> u8 {
+        self.sessions_made
+    }
 }
 
 pub struct Servers {
@@ -241,6 +248,13 @@ impl Server {
             NfsArgop4::LayoutCommit(args) => {
                 state.committed_end = args.last_write_offset.unwrap() + 1;
                 NfsResop4::LayoutCommit(Res::Ok(LayoutCommit4ResOk { newsize: None }))
+            }
+            NfsArgop4::Remove(args) => {
+                let name = String::from_utf8(args.target.as_bytes().to_vec()).unwrap();
+                if state.files.remove(&name).is_none() {
+                    return Some(NfsResop4::error(op::REMOVE, NfsStat4::NoEnt));
+                }
+                NfsResop4::Remove(Res::Ok(Remove4ResOk { cinfo: ChangeInfo4::default() }))
             }
             NfsArgop4::LayoutReturn(_) => {
                 state.layouts -= 1;
