@@ -35,10 +35,10 @@ def busy_share(seconds=1.0):
     return 1 - (idle1 - idle0) / max(1, all1 - all0)
 
 
-def wait_for_quiet(limit_s, share=0.1):
+def wait_for_quiet(limit_s, share=0.1, sample_s=1.0):
     """Other programs make every figure worse, and not equally: wait until they rest. Returns the busy share seen last."""
     end = time.monotonic() + limit_s
-    while (busy := busy_share()) > share and time.monotonic() < end:
+    while (busy := busy_share(sample_s)) > share and time.monotonic() < end:
         pass
     return round(busy, 2)
 

@@ -4,26 +4,29 @@ import statistics
 from macro.sides import BEFORE
 from web.report import BUSY_MAX, rounded
 
-from . import jobs
-
 SCHEMA = 1
 FIRST = "forebay"
+# The rule that chooses, of the ways to choose a mode, and the fixed ones that it is to be as good as.
+RULE, FIXED = "calibrated", ["buffered", "uncached", "direct", "paper", "beegfs"]
 REFERENCES = ["sendfile", "nfs-ganesha", BEFORE]
 # (job, what, beside which side, at least or at most, bound), of the side FIRST.
 TARGETS = [("read-hot", "rate", "sendfile", ">=", 0.9), ("read-hot8", "rate", "sendfile", ">=", 0.9),
            ("read-hot", "cpu", "nfs-ganesha", "<=", 0.5), ("read-hot8", "cpu", "nfs-ganesha", "<=", 0.5)]
-TIMES = ["p50_us", "p99_us", "max_us", "commit_us"]
+SINGLE_MIN, MIXTURE, MIXTURE_MIN = 0.95, "phases", 1.3
+# Rates of RULE beside buffered.
+BESIDE_BUFFERED = {"vpic-32k-write": 3, "vpic-1m-write": 3, "read-hot": 0.95, "read-hot8": 0.95}
+STREAMED, DIRECT_CPU_MAX, RECEIVING = "write-stream", 0.2, "receive_cpu_s_per_gb"
+MEDIANS = ["client_cpu", "machine_cpu", "bytes", "operations", "cpu_s_per_gb", "cpu_us_per_op", "extents", "p50_us", "p99_us", "max_us", "commit_us"]
 
 
-def summarise(runs):
-    """runs: {job: {side: [a result per round]}}"""
+def summarise(runs, rows):
+    """runs: {row: {side: [a result per round]}}, rows: {row: Row}"""
     out = {}
     for name, sides in runs.items():
-        job = jobs.JOBS[name]
-        figures = {side: summary(job, rounds) for side, rounds in sides.items()}
-        ratios = {"%s / %s" % pair: {key: ratio(sides, *pair, key) for key in ("rate", "cpu")} for pair in pairs(sides)}
-        out[name] = rounded({"unit": job.unit, "operation": job.operation, "streams": job.streams, "slots": job.slots, "block": job.block,
-                             "pattern": job.pattern, "stable": job.stable, "cold": job.cold, "sides": figures, "ratios": ratios})
+        row = rows[name]
+        figures = {side: summary(row, rounds) for side, rounds in sides.items()}
+        ratios = {"%s / %s" % pair: {"rate": ratio(sides, *pair, "value", row.is_time), "cpu": ratio(sides, *pair, "cpu")} for pair in pairs(sides)}
+        out[name] = rounded({"unit": row.unit, "less_is_better": row.is_time, **row.described(), "sides": figures, "ratios": ratios})
     return out
 
 
@@ -32,20 +35,23 @@ def pairs(sides):
     for ours in sides:
         if ours not in REFERENCES:
             yield from ((ours, other) for other in REFERENCES if other in sides)
-    if FIRST in sides:
-        yield from ((FIRST, other) for other in sides if other not in REFERENCES + [FIRST])
+    for first in (FIRST, RULE):
+        if first in sides:
+            yield from ((first, other) for other in sides if other not in REFERENCES + [first])
 
 
-def summary(job, rounds):
+def summary(row, rounds):
     values = lambda key: [r[key] for r in rounds]
-    out = {"values": values("rate"), "median": statistics.median(values("rate")),
-           "cpu": {"unit": job.cpu_unit, "values": values("cpu"), "median": statistics.median(values("cpu"))},
-           "client_cpu": statistics.median(values("client_cpu"))}
-    out.update({key: statistics.median(values(key)) for key in TIMES if key in rounds[0]})
+    out = {"values": values("value"), "median": statistics.median(values("value")),
+           "cpu": {"unit": row.cpu_unit, "values": values("cpu"), "median": statistics.median(values("cpu"))}}
+    out.update({key: statistics.median(values(key)) for key in MEDIANS if key in rounds[0]})
     return out
 
 
-def ratio(sides, ours, other, key):
+def ratio(sides, ours, other, key, is_time=False):
+    """Of times, how often ours fits into the other's: more is better, as of rates."""
+    if is_time:
+        ours, other = other, ours
     median = lambda side: statistics.median(r[key] for r in sides[side])
     return {"of_medians": median(ours) / median(other) if median(other) else None,
             "per_round": [a[key] / b[key] for a, b in zip(sides[ours], sides[other]) if b[key]]}
@@ -53,25 +59,26 @@ def ratio(sides, ours, other, key):
 
 def table(figures, sides, limits, calm):
     width = max(13, max(map(len, sides)) + 2)
-    rows = [("median rate (more is better)", lambda job: job["unit"], lambda s: s["median"]),
+    names = "%%-%ds " % max(17, max(map(len, figures)))
+    rows = [("median rate (more is better); of a unit of s, median time (less is better)", lambda job: job["unit"], lambda s: s["median"]),
             ("server CPU, user + system (less is better)", lambda job: cpu_unit(job), lambda s: s["cpu"]["median"]),
-            ("99th percentile of a request, us", lambda job: "us", lambda s: s["p99_us"])]
+            ("99th percentile of a request, us", lambda job: "us", lambda s: s.get("p99_us"))]
     lines = []
     for title, unit, pick in rows:
-        lines += ["", title, "%-17s %-6s" % ("job", "unit") + "".join(s.rjust(width) for s in sides)]
+        lines += ["", title, names % "job" + "%-6s" % "unit" + "".join(s.rjust(width) for s in sides)]
         for name, job in figures.items():
-            cells = ("%.4g" % pick(job["sides"][s]) if s in job["sides"] else "-" for s in sides)
-            lines.append("%-17s %-6s" % (name, unit(job)) + "".join(cell.rjust(width) for cell in cells))
+            cells = ("-" if s not in job["sides"] or pick(job["sides"][s]) is None else "%.4g" % pick(job["sides"][s]) for s in sides)
+            lines.append(names % name + "%-6s" % unit(job) + "".join(cell.rjust(width) for cell in cells))
     shown_pairs = dict.fromkeys(pair for job in figures.values() for pair in job["ratios"])
     lines += ["", "ratio of the medians: rate (CPU)"]
     for pair in shown_pairs:
         cells = ("%s %s" % (name, shown(job["ratios"][pair])) for name, job in figures.items() if pair in job["ratios"])
         lines.append("%-27s %s" % (pair, "  ".join(cells)))
-    lines += ["", "targets"] + list(targets(figures))
+    lines += ["", "targets"] + list(targets(figures, limits))
     busy = statistics.median(each["busy_before"] for each in calm)
     if busy > BUSY_MAX:
         lines += ["", "the machine was NOT CALM: half of the jobs began with %.0f %% of its CPUs busy; these figures settle nothing" % (100 * busy)]
-    return "\n".join(lines[1:] + ["", "bounds: " + ", ".join("%s %d" % pair for pair in limits.items())])
+    return "\n".join(lines[1:] + ["", "bounds: " + ", ".join("%s %g" % pair for pair in limits.items())])
 
 
 def cpu_unit(job):
@@ -82,10 +89,58 @@ def shown(ratios):
     return "%s (%s)" % tuple("-" if ratios[key]["of_medians"] is None else "%.2f" % ratios[key]["of_medians"] for key in ("rate", "cpu"))
 
 
-def targets(figures):
+def targets(figures, limits):
     for name, key, other, sense, bound in TARGETS:
         ratios = figures.get(name, {}).get("ratios", {}).get("%s / %s" % (FIRST, other))
         if ratios and ratios[key]["of_medians"] is not None:
-            found = ratios[key]["of_medians"]
-            met = found >= bound if sense == ">=" else found <= bound
-            yield "  %-10s %-4s of %-11s %s %.2f: %.2f  %s" % (name, key, other, sense, bound, found, "met" if met else "MISSED")
+            yield verdict("%-10s %-4s of %-11s" % (name, key, other), sense, bound, ratios[key]["of_medians"])
+    yield from targets_of_rule(figures)
+    yield from target_of_direct(figures, limits)
+
+
+def verdict(about, sense, bound, found):
+    met = found >= bound if sense == ">=" else found <= bound
+    return "  %s %s %.2f: %.2f  %s" % (about, sense, bound, found, "met" if met else "MISSED")
+
+
+def targets_of_rule(figures):
+    """RULE beside the best of FIXED, in each row and in the mixture of phases."""
+    shares = {name: share for name, row in figures.items() if (share := share_of_best(row)) is not None}
+    single = {name: share for name, share in shares.items() if not name.startswith(MIXTURE)}
+    for name, share in sorted(single.items(), key=lambda pair: pair[1]):
+        if share < SINGLE_MIN:
+            yield verdict("%s: %s of the best fixed mode" % (name, RULE), ">=", SINGLE_MIN, share)
+    if single:
+        yield "  %d of %d rows: %s at least %.2f of the best fixed mode" % (sum(share >= SINGLE_MIN for share in single.values()), len(single), RULE, SINGLE_MIN)
+    if MIXTURE in shares:
+        yield verdict("%s: %s of the best fixed mode" % (MIXTURE, RULE), ">=", MIXTURE_MIN, shares[MIXTURE])
+    for name, bound in BESIDE_BUFFERED.items():
+        ratios = figures.get(name, {}).get("ratios", {}).get("%s / buffered" % RULE)
+        if ratios and ratios["rate"]["of_medians"] is not None:
+            yield verdict("%s: %s of buffered" % (name, RULE), ">=", bound, ratios["rate"]["of_medians"])
+
+
+def share_of_best(row):
+    """How good RULE is beside the best fixed mode of this row; `None` without both."""
+    fixed = [row["sides"][side]["median"] for side in FIXED if side in row["sides"]]
+    if RULE not in row["sides"] or not fixed:
+        return None
+    ours = row["sides"][RULE]["median"]
+    if row["less_is_better"]:
+        return min(fixed) / ours if ours else None
+    return ours / max(fixed) if max(fixed) else None
+
+
+def target_of_direct(figures, limits):
+    """CPU of a stream that is written directly beside a buffered one, and the same without the receiving of the bytes, which no mode saves."""
+    sides = figures.get(STREAMED, {}).get("sides", {})
+    if "direct" not in sides or "buffered" not in sides:
+        return
+    of = lambda side: sides[side]["cpu_s_per_gb"]
+    yield verdict("%s: CPU of direct beside buffered" % STREAMED, "<=", DIRECT_CPU_MAX, of("direct") / of("buffered"))
+    received = limits.get(RECEIVING)
+    if received is not None and of("buffered") > received:
+        yield verdict("  the same without receiving the bytes (%.3f s/GB)" % received, "<=", DIRECT_CPU_MAX, max(0, of("direct") - received) / (of("buffered") - received))
+    machine = lambda side: sides[side]["machine_cpu"]
+    if machine("buffered"):
+        yield verdict("  the same of the whole machine without the generator", "<=", DIRECT_CPU_MAX, machine("direct") / machine("buffered"))

@@ -11,6 +11,7 @@ from web import servers
 
 LOAD = os.environ.get("FOREBAY_BENCH_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
 TIMEOUT_S = 600
+RECEIVED_BYTES = 64 << 20
 # The clock of a process in Linux's numbers of clocks (CPUCLOCK_SCHED in linux/posix-timers.h).
 CPUCLOCK_SCHED = 2
 
@@ -20,7 +21,12 @@ class OneProcess(servers.Server):
 
     def __init__(self, scratch, name):
         super().__init__(scratch, name)
-        self.made = {}
+        self.made, self.group = {}, None
+
+    def stop(self):
+        super().stop()
+        if self.group:
+            self.group.remove()
 
     def start(self):
         super().start()
@@ -84,11 +90,13 @@ class Side:
             self.server.stop()
 
     def run(self, work):
-        """The line of forebay-load, and CPU seconds of the server."""
-        argv = ["stream", "--server", "127.0.0.1:%d" % self.server.port, "--through", self.through, "--minor-version", str(self.minor_version)]
-        before = self.server.cpu_s()
+        """The line of forebay-load, and CPU seconds of the server. `machine_cpu_s` is that of the whole machine without forebay-load: the server
+        and the threads of the kernel that write back for it, and whatever else runs."""
+        argv = [work.command, "--server", "127.0.0.1:%d" % self.server.port, "--through", self.through, "--minor-version", str(self.minor_version)]
+        machine, before = machine_cpu_s(), self.server.cpu_s()
         found = generate(argv + work.options())
-        return found, self.server.cpu_s() - before
+        cpu = self.server.cpu_s() - before
+        return dict(found, machine_cpu_s=max(cpu, machine_cpu_s() - machine - found["cpu_s"])), cpu
 
     def fill(self, work):
         """Makes the files that a job finds there."""
@@ -105,6 +113,10 @@ class Side:
 
     def drop(self, work):
         drop_pages(self.server.made[work.path()])
+
+    def drop_all(self):
+        """Every file of the server, data and names."""
+        drop_pages(files_below(self.server.home))
 
 
 class ForebaySide(Side):
@@ -173,7 +185,8 @@ class SendfileSide:
         for path in self.files(work):
             argv += ["--file", path]
         found = generate(argv + work.block_options())
-        return dict(found, cpu_s=found["cpu_s"] - found["sender_cpu_s"]), found["sender_cpu_s"]
+        cpu_s = found["cpu_s"] - found["sender_cpu_s"]
+        return dict(found, cpu_s=cpu_s, machine_cpu_s=found["sender_cpu_s"]), found["sender_cpu_s"]
 
     def fill(self, work):
         block = os.urandom(1 << 20)
@@ -225,10 +238,27 @@ def generate(argv):
     return found
 
 
+def receiving(scratch):
+    """CPU seconds for 10^9 bytes of a receiver that only reads from its socket. No server that is written to can do with less."""
+    path = os.path.join(scratch, "received")
+    with open(path, "wb") as f:
+        f.write(bytes(RECEIVED_BYTES))
+    found = generate(["sendfile", "--file", path, "--bytes", str(4 * RECEIVED_BYTES)])
+    os.unlink(path)
+    return round((found["cpu_s"] - found["sender_cpu_s"]) * 1e9 / found["bytes"], 4)
+
+
 def go_first(process):
     """Where sessions share the CPUs by groups of their own (sched_autogroup_enabled), `nice` counts within a session only."""
     with contextlib.suppress(OSError), open("/proc/%d/autogroup" % process.pid, "w") as f:
         f.write("-15")
+
+
+def machine_cpu_s():
+    """Of all processes and of the kernel since the start of the machine; the clock has ticks of 10 ms."""
+    with open("/proc/stat") as f:
+        user, nice, system, _, _, irq, softirq = map(int, f.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / servers.TICKS_PER_S
 
 
 def files_below(home):
@@ -239,7 +269,10 @@ def files_below(home):
 def drop_pages(paths):
     """Takes files out of the page cache, without root: what is written must be on disk for that."""
     for path in paths:
-        fd = os.open(path, os.O_RDONLY)
+        try:
+            fd = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:      # removed meanwhile
+            continue
         try:
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

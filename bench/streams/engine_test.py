@@ -1,0 +1,119 @@
+"""Checks of what `bench/engine` computes, without a server: `bench/engine --self-test`."""
+import os, tempfile, types, unittest
+
+from . import jobs, limits, phases, report, workloads
+
+FOUND = {"cpu_s": 0.5, "machine_cpu_s": 2.0, "bytes": 2 * 10**9, "operations": 1000, "mb_s": 800.0, "operations_s": 400.0, "p50_us": 1, "p99_us": 2, "max_us": 3}
+
+
+def result(value, cpu=1.0):
+    return {"value": value, "cpu": cpu, "client_cpu": cpu, "machine_cpu": 2 * cpu, "cpu_s_per_gb": cpu}
+
+
+def summary(rows, values, cpu=None):
+    """values: {row: {side: value}}"""
+    runs = {row: {side: [result(value, (cpu or {}).get(side, 1.0))] for side, value in sides.items()} for row, sides in values.items()}
+    return report.summarise(runs, rows)
+
+
+class Figures(unittest.TestCase):
+    def test_cpu_is_in_the_unit_of_the_row_and_for_a_gb_and_an_operation(self):
+        found = jobs.rate(FOUND, 4.0, "MB/s")
+        self.assertEqual((found["value"], found["cpu"], found["client_cpu"], found["machine_cpu"]), (800.0, 2.0, 0.25, 1.0))
+        self.assertEqual((found["cpu_s_per_gb"], found["cpu_us_per_op"]), (2.0, 4000.0))
+        self.assertEqual(jobs.rate(FOUND, 4.0, "op/s")["cpu"], 4000.0)
+
+    def test_removed_files_have_the_times_of_files(self):
+        found = dict(FOUND, bytes=0, operations=0, files=10, files_s=5.0, file_us={"p50_us": 7, "p99_us": 8, "max_us": 9})
+        figures = jobs.rate(found, 1e-5, "files/s")
+        self.assertEqual((figures["value"], round(figures["cpu"], 6), figures["p99_us"]), (5.0, 1.0, 8))
+        self.assertNotIn("cpu_s_per_gb", figures)
+
+
+class Mixture(unittest.TestCase):
+    def test_the_total_is_the_sum_of_the_phases(self):
+        parts = {phase: jobs.figures(dict(FOUND, seconds=0.5), 1.0, 0.5, 1) for phase in phases.PHASES}
+        rows = phases.summed("phases", parts)
+        self.assertEqual(set(rows), set(workloads.rows(["phases"])))
+        self.assertEqual((rows["phases"]["value"], rows["phases"]["cpu"], rows["phases-scan"]["value"]), (3.0, 6.0, 0.5))
+
+    def test_sizes_follow_from_the_memory(self):
+        memory = 512 << 20
+        options = {phase: work.options() for phase, work in phases.works(memory)}
+        value = lambda phase, option: int(options[phase][options[phase].index(option) + 1])
+        self.assertEqual(list(options), list(phases.PHASES))
+        self.assertEqual(value("write", "--files") * value("write", "--file-bytes") * value("write", "--streams"), memory // 2)
+        self.assertEqual(value("scan", "--file-bytes"), 2 * memory)
+        self.assertEqual(value("reread", "--file-bytes") * value("reread", "--streams"), memory // 4)
+        self.assertEqual(value("rewrite", "--bytes") * value("rewrite", "--streams"), memory // 16)
+
+
+class Targets(unittest.TestCase):
+    rows = workloads.rows(["phases", "read-cold", "write-stream"])
+
+    def lines(self, values, cpu=None, limits=()):
+        return "\n".join(report.targets(summary({row: self.rows[row] for row in values}, values, cpu), dict(limits)))
+
+    def test_the_best_fixed_mode_counts_and_less_time_is_better(self):
+        text = self.lines({"phases": {"calibrated": 1.0, "buffered": 1.2, "direct": 1.5}})
+        self.assertIn("phases: calibrated of the best fixed mode >= 1.30: 1.20  MISSED", text)
+        self.assertIn("1.40  met", self.lines({"phases": {"calibrated": 1.0, "buffered": 1.4, "direct": 1.5}}))
+
+    def test_a_row_below_the_best_fixed_mode_is_named_and_the_others_are_counted(self):
+        text = self.lines({"read-cold": {"calibrated": 90, "buffered": 50, "paper": 100}, "write-stream": {"calibrated": 96, "buffered": 100}})
+        self.assertIn("read-cold: calibrated of the best fixed mode >= 0.95: 0.90  MISSED", text)
+        self.assertNotIn("write-stream: calibrated", text)
+        self.assertIn("1 of 2 rows", text)
+
+    def test_cpu_of_direct_is_compared_with_and_without_the_receiving(self):
+        text = self.lines({"write-stream": {"buffered": 1, "direct": 1}}, {"buffered": 1.1, "direct": 0.2}, {report.RECEIVING: 0.1})
+        self.assertIn("CPU of direct beside buffered <= 0.20: 0.18  met", text)
+        self.assertIn("without receiving the bytes (0.100 s/GB) <= 0.20: 0.10  met", text)
+        self.assertIn("1.00  MISSED", self.lines({"write-stream": {"buffered": 1, "direct": 1}}))
+
+    def test_ratios_of_times_are_how_often_ours_fits_into_the_other(self):
+        found = summary(self.rows, {"phases": {"calibrated": 1.0, "buffered": 2.0}})
+        self.assertEqual(found["phases"]["ratios"]["calibrated / buffered"]["rate"]["of_medians"], 2.0)
+
+    def test_a_table_has_all_rows_and_sides(self):
+        found = summary(self.rows, {"phases": {"calibrated": 1.0, "buffered": 2.0}, "read-cold": {"calibrated": 3.0}})
+        text = report.table(found, ["calibrated", "buffered"], {"x": 0.25}, [{"busy_before": 0.5}])
+        for words in ("phases", "read-cold", "buffered", "x 0.25", "NOT CALM"):
+            self.assertIn(words, text)
+
+
+class Limits(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.own = os.path.join(self.dir.name, "own")
+
+    def write(self, name, text):
+        with open(os.path.join(self.dir.name, name), "w") as f:
+            f.write(text)
+
+    def test_a_controller_of_version_2_is_taken_and_switched_on(self):
+        self.write("cgroup.controllers", "cpu memory\n")
+        self.assertEqual(limits.place(self.dir.name, self.own), (self.dir.name, "memory.max", "max"))
+        self.assertEqual(limits.read(os.path.join(self.dir.name, "cgroup.subtree_control")), "+memory\n")
+
+    def test_a_controller_of_version_1_is_taken_below_the_own_group(self):
+        self.write("own", "5:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n")
+        self.assertEqual(limits.place(self.dir.name, self.own), (self.dir.name + "/memory/a/b", "memory.limit_in_bytes", -1))
+
+    def test_without_a_controller_nothing_is_limited(self):
+        self.write("own", "0::/\n")
+        with self.assertRaises(limits.CannotLimit):
+            limits.place(self.dir.name, self.own)
+
+
+class Choice(unittest.TestCase):
+    def chosen(self, workload=(), only=()):
+        return workloads.chosen(types.SimpleNamespace(workload=list(workload), only=list(only)))
+
+    def test_a_workload_has_its_jobs_and_only_takes_patterns(self):
+        self.assertEqual(self.chosen(), list(jobs.JOBS))
+        self.assertEqual(self.chosen(["all"]), list(workloads.JOBS))
+        self.assertEqual(self.chosen(only=["read-hot*", "phases"]), ["read-hot", "read-hot8", "phases"])
+        with self.assertRaises(SystemExit):
+            self.chosen(only=["nothing-*"])

@@ -1,0 +1,32 @@
+"""The workloads: jobs under a name, as `--workload` takes it."""
+import fnmatch
+
+from . import jobs, phases
+
+WORKLOADS = {"streams": jobs.JOBS, "phases": phases.JOBS}
+JOBS = {name: job for each in WORKLOADS.values() for name, job in each.items()}
+DEFAULT, ALL = "streams", "all"
+
+
+def chosen(opt):
+    """Names of jobs, in their order."""
+    if opt.only:
+        for pattern in opt.only:
+            if not fnmatch.filter(JOBS, pattern):
+                raise SystemExit("bench/engine: no such job: %s" % pattern)
+        return [name for name in JOBS if any(fnmatch.fnmatchcase(name, pattern) for pattern in opt.only)]
+    wanted = list(WORKLOADS) if ALL in opt.workload else opt.workload or [DEFAULT]
+    return [name for workload, each in WORKLOADS.items() if workload in wanted for name in each]
+
+
+def prepare(opt, sides):
+    done = set()
+    for name in opt.jobs:
+        for side in sides:
+            if side.can(JOBS[name]):
+                JOBS[name].prepare(side, opt, done)
+
+
+def rows(names):
+    """{row: its Row}, of these jobs."""
+    return {row: each for name in names for row, each in JOBS[name].rows(name).items()}
