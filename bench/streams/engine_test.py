@@ -1,7 +1,7 @@
 """Checks of what `bench/engine` computes, without a server: `bench/engine --self-test`."""
 import os, tempfile, types, unittest
 
-from . import jobs, limits, phases, report, workloads
+from . import jobs, limits, phases, report, shapes, workloads
 
 FOUND = {"cpu_s": 0.5, "machine_cpu_s": 2.0, "bytes": 2 * 10**9, "operations": 1000, "mb_s": 800.0, "operations_s": 400.0, "p50_us": 1, "p99_us": 2, "max_us": 3}
 
@@ -46,6 +46,60 @@ class Mixture(unittest.TestCase):
         self.assertEqual(value("scan", "--file-bytes"), 2 * memory)
         self.assertEqual(value("reread", "--file-bytes") * value("reread", "--streams"), memory // 4)
         self.assertEqual(value("rewrite", "--bytes") * value("rewrite", "--streams"), memory // 16)
+
+
+class FakeSide:
+    """Notes what forebay-load is told."""
+
+    def __init__(self):
+        self.works, self.drops = [], 0
+
+    def run(self, work):
+        self.works.append(work.options())
+        return dict(FOUND, files=5, files_s=2.0), 1.0
+
+    def drop_all(self):
+        self.drops += 1
+
+    def files(self):
+        return []
+
+
+class Shapes(unittest.TestCase):
+    opt = types.SimpleNamespace(size=1024, files=1600)
+
+    def test_each_job_fills_its_rows_and_removes_its_files(self):
+        for name, job in shapes.JOBS.items():
+            side = FakeSide()
+            found = job.measure(name, side, self.opt)
+            self.assertEqual(list(found), list(job.rows(name)))
+            self.assertIn("remove", side.works[-1])
+            self.assertEqual(side.drops, 1 if "%s-read" % name in found and name != "mdtest-hard" else 0)
+
+    def test_bytes_are_compared_before(self):
+        for name, job in shapes.JOBS.items():
+            side = FakeSide()
+            job.prepare(name, side, self.opt, set())
+            self.assertEqual(["--verify" in options for options in side.works[:2]], [True, True])
+
+    def test_ior_hard_has_whole_rounds_of_all_streams(self):
+        options = shapes.ior_hard("write", "x", 1 << 30).options()
+        self.assertEqual(int(options[options.index("--file-bytes") + 1]) % (16 * 47008), 0)
+        self.assertEqual(options[options.index("--stride") + 1], str(16 * 47008))
+
+    def test_segments_of_vpic_are_as_long_as_each_other(self):
+        options = shapes.vpic(32 << 10)("write", "x", 1 << 30).options()
+        self.assertEqual((int(options[options.index("--file-bytes") + 1]) - 2104) % (16 * (32 << 10)), 0)
+        self.assertIn("--segments", options)
+
+    def test_extents_are_those_of_the_large_files(self):
+        with tempfile.TemporaryDirectory() as place:
+            small, large = os.path.join(place, "small"), os.path.join(place, "large")
+            for path, count in ((small, 1), (large, 1 << 20)):
+                with open(path, "wb") as f:
+                    f.write(bytes(count))
+            self.assertIsNone(shapes.extents([small, place]))
+            self.assertIn(type(shapes.extents([small, large])), (int, type(None)))
 
 
 class Targets(unittest.TestCase):

@@ -1,6 +1,6 @@
 """The jobs of the workload `streams`, and the parts of jobs of any workload: rows of the tables, and commands of forebay-load.
 
-A job has `rows`, is prepared once for each side, and `measure` answers the figures of each of its rows.
+A job has `rows`, `prepare` is called once for each side, and `measure` answers the figures of each of its rows.
 """
 
 
@@ -77,7 +77,7 @@ class Job(Row):
     def work(self, opt):
         return Work(self, opt)
 
-    def prepare(self, side, opt, done):
+    def prepare(self, _name, side, opt, done):
         """The files that the job finds there, each made once: sides that share a server share its files. Each side is checked with them."""
         work = self.work(opt)
         if self.new:

@@ -39,7 +39,7 @@ class Phases:
     def rows(self, name):
         return dict({name: Phase("the sum of all phases")}, **{"%s-%s" % (name, phase): row for phase, row in PHASES.items()})
 
-    def prepare(self, side, opt, _done):
+    def prepare(self, _name, side, opt, _done):
         if opt.no_limit or side.server.group:
             return
         pid = side.server.process.pid

@@ -116,7 +116,10 @@ class Side:
 
     def drop_all(self):
         """Every file of the server, data and names."""
-        drop_pages(files_below(self.server.home))
+        drop_pages(self.files())
+
+    def files(self):
+        return list(files_below(self.server.home))
 
 
 class ForebaySide(Side):

@@ -1,9 +1,9 @@
 """The workloads: jobs under a name, as `--workload` takes it."""
 import fnmatch
 
-from . import jobs, phases
+from . import jobs, phases, shapes
 
-WORKLOADS = {"streams": jobs.JOBS, "phases": phases.JOBS}
+WORKLOADS = {"streams": jobs.JOBS, "phases": phases.JOBS, "shapes": shapes.JOBS}
 JOBS = {name: job for each in WORKLOADS.values() for name, job in each.items()}
 DEFAULT, ALL = "streams", "all"
 
@@ -24,7 +24,7 @@ def prepare(opt, sides):
     for name in opt.jobs:
         for side in sides:
             if side.can(JOBS[name]):
-                JOBS[name].prepare(side, opt, done)
+                JOBS[name].prepare(name, side, opt, done)
 
 
 def rows(names):
