@@ -1,7 +1,7 @@
 """Checks of what `bench/engine` computes, without a server: `bench/engine --self-test`."""
 import os, tempfile, types, unittest
 
-from . import jobs, limits, phases, report, shapes, workloads
+from . import grid, jobs, limits, phases, report, shapes, workloads
 
 FOUND = {"cpu_s": 0.5, "machine_cpu_s": 2.0, "bytes": 2 * 10**9, "operations": 1000, "mb_s": 800.0, "operations_s": 400.0, "p50_us": 1, "p99_us": 2, "max_us": 3}
 
@@ -52,7 +52,7 @@ class FakeSide:
     """Notes what forebay-load is told."""
 
     def __init__(self):
-        self.works, self.drops = [], 0
+        self.works, self.drops, self.warms = [], 0, 0
 
     def run(self, work):
         self.works.append(work.options())
@@ -60,6 +60,12 @@ class FakeSide:
 
     def drop_all(self):
         self.drops += 1
+
+    def drop(self, _work):
+        self.drops += 1
+
+    def warm(self, _work):
+        self.warms += 1
 
     def files(self):
         return []
@@ -100,6 +106,30 @@ class Shapes(unittest.TestCase):
                     f.write(bytes(count))
             self.assertIsNone(shapes.extents([small, place]))
             self.assertIn(type(shapes.extents([small, large])), (int, type(None)))
+
+
+class Grid(unittest.TestCase):
+    opt = types.SimpleNamespace(size=1024, grid_size=256, seconds=1)
+
+    def test_there_is_a_cell_for_each_kind_number_of_streams_and_length(self):
+        self.assertEqual(len(grid.JOBS), 4 * 2 * 7)
+        self.assertEqual(len(grid.QUICK_JOBS), 4 * 2 * 3)
+        for name, cell in grid.JOBS.items():
+            work = cell.work(self.opt)
+            total = work.bytes() * cell.streams
+            self.assertLessEqual(work.bytes(), work.file_bytes(), name)
+            self.assertGreaterEqual(work.bytes(), cell.block if cell.pattern != "random" else cell.block // 2, name)
+            self.assertLessEqual(total, max(cell.block, 4096) * grid.REQUESTS, name)
+
+    def test_cold_files_are_dropped_once_and_hot_ones_are_in_memory(self):
+        for name, found in (("grid-cold-1x1m", (1, 0)), ("grid-random-16x4k", (1, 0)), ("grid-hot-1x4k", (0, 1)), ("grid-write-1x4k", (0, 0))):
+            side = FakeSide()
+            grid.JOBS[name].measure(name, side, self.opt)
+            self.assertEqual(((side.drops, side.warms), len(side.works)), (found, 1), name)
+
+    def test_cells_with_as_many_streams_read_the_same_files(self):
+        paths = {name: cell.work(self.opt).path() for name, cell in grid.JOBS.items()}
+        self.assertEqual(set(paths.values()), {"grid-new-1", "grid-new-16", "grid-file-1", "grid-file-16"})
 
 
 class Targets(unittest.TestCase):
@@ -162,12 +192,13 @@ class Limits(unittest.TestCase):
 
 
 class Choice(unittest.TestCase):
-    def chosen(self, workload=(), only=()):
-        return workloads.chosen(types.SimpleNamespace(workload=list(workload), only=list(only)))
+    def chosen(self, workload=(), only=(), quick=False):
+        return workloads.chosen(types.SimpleNamespace(workload=list(workload), only=list(only), quick=quick))
 
     def test_a_workload_has_its_jobs_and_only_takes_patterns(self):
         self.assertEqual(self.chosen(), list(jobs.JOBS))
         self.assertEqual(self.chosen(["all"]), list(workloads.JOBS))
         self.assertEqual(self.chosen(only=["read-hot*", "phases"]), ["read-hot", "read-hot8", "phases"])
+        self.assertEqual(self.chosen(["streams", "grid"], quick=True), list(jobs.JOBS) + grid.QUICK_JOBS)
         with self.assertRaises(SystemExit):
             self.chosen(only=["nothing-*"])

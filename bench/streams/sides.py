@@ -114,6 +114,9 @@ class Side:
     def drop(self, work):
         drop_pages(self.server.made[work.path()])
 
+    def warm(self, work):
+        load_pages(self.server.made[work.path()])
+
     def drop_all(self):
         """Every file of the server, data and names."""
         drop_pages(self.files())
@@ -204,6 +207,9 @@ class SendfileSide:
     def drop(self, work):
         drop_pages(self.files(work))
 
+    def warm(self, work):
+        load_pages(self.files(work))
+
 
 SIDES = [ForebaySide("forebay"), ForebaySide("forebay-head", through="head"), SendfileSide(), GaneshaSide()]
 # How the engine chooses, for `--modes`. Without a calibration `auto` is buffered.
@@ -281,3 +287,12 @@ def drop_pages(paths):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
+
+
+def load_pages(paths):
+    """Reads files into the page cache."""
+    buffer = bytearray(1 << 20)
+    for path in paths:
+        with open(path, "rb", buffering=0) as f:
+            while f.readinto(buffer):
+                pass

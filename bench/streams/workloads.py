@@ -1,9 +1,9 @@
 """The workloads: jobs under a name, as `--workload` takes it."""
 import fnmatch
 
-from . import jobs, phases, shapes
+from . import grid, jobs, phases, shapes
 
-WORKLOADS = {"streams": jobs.JOBS, "phases": phases.JOBS, "shapes": shapes.JOBS}
+WORKLOADS = {"streams": jobs.JOBS, "phases": phases.JOBS, "shapes": shapes.JOBS, "grid": grid.JOBS}
 JOBS = {name: job for each in WORKLOADS.values() for name, job in each.items()}
 DEFAULT, ALL = "streams", "all"
 
@@ -16,7 +16,8 @@ def chosen(opt):
                 raise SystemExit("bench/engine: no such job: %s" % pattern)
         return [name for name in JOBS if any(fnmatch.fnmatchcase(name, pattern) for pattern in opt.only)]
     wanted = list(WORKLOADS) if ALL in opt.workload else opt.workload or [DEFAULT]
-    return [name for workload, each in WORKLOADS.items() if workload in wanted for name in each]
+    names = [name for workload, each in WORKLOADS.items() if workload in wanted for name in each]
+    return [name for name in names if not opt.quick or name not in grid.JOBS or name in grid.QUICK_JOBS]
 
 
 def prepare(opt, sides):
