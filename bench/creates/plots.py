@@ -89,13 +89,18 @@ def tell_apart(lines):
 
 def texts(run, directories, lines):
     """Title, machine and date, durability."""
+    busy = [each["busy_before"] for each in run.get("runs", []) if "busy_before" in each]
+    modes = sorted({line.durability for line in lines})
+    return [TITLES[directories], circumstances(run, busy), "; ".join(DURABILITY.get(mode, mode) for mode in modes)]
+
+
+def circumstances(run, busy):
+    """Machine and date, and whether the machine was calm: `busy` has shares of its CPUs."""
     host = run.get("host", {})
     machine = [host.get("cpu"), "%s cores" % host["cores"] if "cores" in host else None, "Linux " + host["kernel"] if "kernel" in host else None, host.get("file_system")]
     machine = ", ".join(word for word in machine if word) or "machine not recorded"
-    busy = [each["busy_before"] for each in run.get("runs", []) if "busy_before" in each]
     calm = ". NOT CALM: %.0f %% of the CPUs busy before" % (100 * statistics.median(busy)) if busy and statistics.median(busy) > BUSY_MAX else ""
-    modes = sorted({line.durability for line in lines})
-    return [TITLES[directories], "%s. %s%s" % (machine, run.get("date", "no date")[:10], calm), "; ".join(DURABILITY.get(mode, mode) for mode in modes)]
+    return "%s. %s%s" % (machine, run.get("date", "no date")[:10], calm)
 
 
 class Creators:

@@ -185,6 +185,19 @@ class Limits(unittest.TestCase):
         self.write("own", "5:cpu,cpuacct:/x\n4:memory:/a/b\n0::/\n")
         self.assertEqual(limits.place(self.dir.name, self.own), (self.dir.name + "/memory/a/b", "memory.limit_in_bytes", -1))
 
+    def test_memory_of_the_process_itself_is_read_from_both_versions(self):
+        self.assertEqual(limits.own_bytes("anon 4096\nfile 1\n"), 4096)
+        self.assertEqual(limits.own_bytes("cache 1\nrss 8192\nrss_huge 0\n"), 8192)
+
+    def test_a_limit_that_the_process_itself_would_fill_is_refused(self):
+        group = limits.MemoryGroup.__new__(limits.MemoryGroup)
+        group.path, group.file = self.dir.name, "memory.max"
+        self.write("memory.stat", "anon %d\n" % (300 << 20))
+        with self.assertRaisesRegex(SystemExit, "at least 600"):
+            group.limit(512)
+        group.limit(600)
+        self.assertEqual(limits.read(os.path.join(self.dir.name, "memory.max")), "%d\n" % (600 << 20))
+
     def test_without_a_controller_nothing_is_limited(self):
         self.write("own", "0::/\n")
         with self.assertRaises(limits.CannotLimit):

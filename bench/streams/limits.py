@@ -25,13 +25,16 @@ class MemoryGroup:
         return {"mib": mib, "by": self.file, "seen_by_pools": self.file == "memory.max"}
 
     def limit(self, mib):
-        """The kernel takes pages away for it, and refuses while it cannot."""
+        """The kernel takes pages of files away for it. Where the process itself needs more than that, it would be killed."""
+        own_mib = own_bytes(read(os.path.join(self.path, "memory.stat"))) >> 20
+        if 2 * own_mib > mib:
+            raise SystemExit("bench/engine: the server itself uses %d MiB of memory: --memory must be at least %d" % (own_mib, 2 * own_mib))
         for attempt in range(TRIES):
             try:
                 return write(self.path, self.file, mib << 20)
             except OSError as error:
                 if attempt == TRIES - 1:
-                    raise SystemExit("cannot limit the memory of %s: %s" % (self.path, error))
+                    raise SystemExit("bench/engine: cannot limit the memory of %s: %s" % (self.path, error))
                 time.sleep(RETRY_S)
 
     def lift(self):
@@ -58,6 +61,12 @@ def place(mount=MOUNT, own="/proc/self/cgroup"):
         if "memory" in names.split(","):
             return os.path.join(mount, "memory") + path.rstrip("/"), "memory.limit_in_bytes", -1
     raise CannotLimit("this machine has no memory controller of control groups")
+
+
+def own_bytes(stat):
+    """Memory that is no page of a file, in `memory.stat` of version 2 or 1."""
+    values = dict(line.split() for line in stat.splitlines())
+    return int(values.get("anon", values.get("rss", 0)))
 
 
 def read(path):
