@@ -162,8 +162,14 @@ class Targets(unittest.TestCase):
     def test_a_table_has_all_rows_and_sides(self):
         found = summary(self.rows, {"phases": {"calibrated": 1.0, "buffered": 2.0}, "read-cold": {"calibrated": 3.0}})
         text = report.table(found, ["calibrated", "buffered"], {"x": 0.25}, [{"busy_before": 0.5}])
-        for words in ("phases", "read-cold", "buffered", "x 0.25", "NOT CALM"):
+        for words in ("phases", "read-cold", "buffered", "x 0.25", "NOT CALM", "calibrated / buffered"):
             self.assertIn(words, text)
+
+    def test_ratios_of_many_rows_are_in_the_json_alone(self):
+        values = {name: {"calibrated": 1.0, "buffered": 2.0} for name in grid.JOBS}
+        found = summary(grid.JOBS, values)
+        self.assertNotIn("calibrated / buffered", report.table(found, ["calibrated", "buffered"], {}, [{"busy_before": 0}]))
+        self.assertIn("calibrated / buffered", found["grid-hot-1x4k"]["ratios"])
 
 
 class Limits(unittest.TestCase):

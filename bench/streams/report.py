@@ -12,6 +12,8 @@ REFERENCES = ["sendfile", "nfs-ganesha", BEFORE]
 # (job, what, beside which side, at least or at most, bound), of the side FIRST.
 TARGETS = [("read-hot", "rate", "sendfile", ">=", 0.9), ("read-hot8", "rate", "sendfile", ">=", 0.9),
            ("read-hot", "cpu", "nfs-ganesha", "<=", 0.5), ("read-hot8", "cpu", "nfs-ganesha", "<=", 0.5)]
+# A terminal shows the ratios of so many rows; the JSON has all.
+RATIO_ROWS_MAX = 20
 SINGLE_MIN, MIXTURE, MIXTURE_MIN = 0.95, "phases", 1.3
 # Rates of RULE beside buffered.
 BESIDE_BUFFERED = {"vpic-32k-write": 3, "vpic-1m-write": 3, "read-hot": 0.95, "read-hot8": 0.95}
@@ -69,16 +71,19 @@ def table(figures, sides, limits, calm):
         for name, job in figures.items():
             cells = ("-" if s not in job["sides"] or pick(job["sides"][s]) is None else "%.4g" % pick(job["sides"][s]) for s in sides)
             lines.append(names % name + "%-6s" % unit(job) + "".join(cell.rjust(width) for cell in cells))
-    shown_pairs = dict.fromkeys(pair for job in figures.values() for pair in job["ratios"])
-    lines += ["", "ratio of the medians: rate (CPU)"]
-    for pair in shown_pairs:
-        cells = ("%s %s" % (name, shown(job["ratios"][pair])) for name, job in figures.items() if pair in job["ratios"])
-        lines.append("%-27s %s" % (pair, "  ".join(cells)))
+    if len(figures) <= RATIO_ROWS_MAX:
+        lines += ["", "ratio of the medians: rate (CPU)"] + list(ratios_of_pairs(figures))
     lines += ["", "targets"] + list(targets(figures, limits))
     busy = statistics.median(each["busy_before"] for each in calm)
     if busy > BUSY_MAX:
         lines += ["", "the machine was NOT CALM: half of the jobs began with %.0f %% of its CPUs busy; these figures settle nothing" % (100 * busy)]
     return "\n".join(lines[1:] + ["", "bounds: " + ", ".join("%s %g" % pair for pair in limits.items())])
+
+
+def ratios_of_pairs(figures):
+    for pair in dict.fromkeys(pair for job in figures.values() for pair in job["ratios"]):
+        cells = ("%s %s" % (name, shown(job["ratios"][pair])) for name, job in figures.items() if pair in job["ratios"])
+        yield "%-27s %s" % (pair, "  ".join(cells))
 
 
 def cpu_unit(job):
