@@ -1,7 +1,7 @@
 """Checks of what `bench/engine` computes, without a server: `bench/engine --self-test`."""
 import os, tempfile, types, unittest
 
-from . import grid, jobs, limits, phases, report, shapes, workloads
+from . import grid, jobs, limits, phases, report, shapes, sides, workloads
 
 FOUND = {"cpu_s": 0.5, "machine_cpu_s": 2.0, "bytes": 2 * 10**9, "operations": 1000, "mb_s": 800.0, "operations_s": 400.0, "p50_us": 1, "p99_us": 2, "max_us": 3}
 
@@ -148,6 +148,14 @@ class Targets(unittest.TestCase):
         self.assertIn("read-cold: calibrated of the best fixed mode >= 0.95: 0.90  MISSED", text)
         self.assertNotIn("write-stream: calibrated", text)
         self.assertIn("1 of 2 rows", text)
+
+    def test_a_row_that_misses_shows_its_decisions(self):
+        decisions = sides.growth({("read", "direct", "contended"): (1, 100)}, {("read", "direct", "contended"): (4, 400), ("read", "buffered", "small"): (2, 700),
+                                                                             ("write", "direct", "large-write"): (0, 0)})
+        self.assertEqual([(row["reason"], row["operations"], row["bytes"]) for row in decisions], [("small", 2, 700), ("contended", 3, 300)])
+        runs = {"read-cold": {"calibrated": [result(1), dict(result(1), decisions=decisions)], "buffered": [result(2), result(2)]}}
+        text = "\n".join(report.targets(report.summarise(runs, self.rows), {}))
+        self.assertIn("MISSED  (buffered small: 70 %, direct contended: 30 %)", text)
 
     def test_cpu_of_direct_is_compared_with_and_without_the_receiving(self):
         text = self.lines({"write-stream": {"buffered": 1, "direct": 1}}, {"buffered": 1.1, "direct": 0.2}, {report.RECEIVING: 0.1})

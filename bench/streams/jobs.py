@@ -42,6 +42,8 @@ def figures(found, cpu, value, per):
         out["cpu_s_per_gb"] = 1e9 * cpu / found["bytes"]
     if found["operations"]:
         out["cpu_us_per_op"] = 1e6 * cpu / found["operations"]
+    if found.get("decisions"):
+        out["decisions"] = found["decisions"]
     times = found if found["operations"] else found["file_us"]
     out.update({key: times[key] for key in ("p50_us", "p99_us", "max_us")})
     if found.get("commits"):

@@ -14,6 +14,7 @@ TARGETS = [("read-hot", "rate", "sendfile", ">=", 0.9), ("read-hot8", "rate", "s
            ("read-hot", "cpu", "nfs-ganesha", "<=", 0.5), ("read-hot8", "cpu", "nfs-ganesha", "<=", 0.5)]
 # A terminal shows the ratios of so many rows; the JSON has all.
 RATIO_ROWS_MAX = 20
+DECISIONS_SHOWN = 2
 SINGLE_MIN, MIXTURE, MIXTURE_MIN = 0.95, "phases", 1.3
 # Rates of RULE beside buffered.
 BESIDE_BUFFERED = {"vpic-32k-write": 3, "vpic-1m-write": 3, "read-hot": 0.95, "read-hot8": 0.95}
@@ -47,6 +48,8 @@ def summary(row, rounds):
     out = {"values": values("value"), "median": statistics.median(values("value")),
            "cpu": {"unit": row.cpu_unit, "values": values("cpu"), "median": statistics.median(values("cpu"))}}
     out.update({key: statistics.median(values(key)) for key in MEDIANS if key in rounds[0]})
+    if "decisions" in rounds[-1]:
+        out["decisions"] = rounds[-1]["decisions"]
     return out
 
 
@@ -114,7 +117,7 @@ def targets_of_rule(figures):
     single = {name: share for name, share in shares.items() if not name.startswith(MIXTURE)}
     for name, share in sorted(single.items(), key=lambda pair: pair[1]):
         if share < SINGLE_MIN:
-            yield verdict("%s: %s of the best fixed mode" % (name, RULE), ">=", SINGLE_MIN, share)
+            yield verdict("%s: %s of the best fixed mode" % (name, RULE), ">=", SINGLE_MIN, share) + most_decided(figures[name]["sides"][RULE])
     if single:
         yield "  %d of %d rows: %s at least %.2f of the best fixed mode" % (sum(share >= SINGLE_MIN for share in single.values()), len(single), RULE, SINGLE_MIN)
     if MIXTURE in shares:
@@ -123,6 +126,14 @@ def targets_of_rule(figures):
         ratios = figures.get(name, {}).get("ratios", {}).get("%s / buffered" % RULE)
         if ratios and ratios["rate"]["of_medians"] is not None:
             yield verdict("%s: %s of buffered" % (name, RULE), ">=", bound, ratios["rate"]["of_medians"])
+
+
+def most_decided(side):
+    """The decisions for the most bytes, in brackets."""
+    rows = side.get("decisions", [])[:DECISIONS_SHOWN]
+    total = sum(row["bytes"] for row in side.get("decisions", []))
+    words = ("%s %s: %.0f %%" % (row["mode"], row["reason"], 100 * row["bytes"] / total) for row in rows if total)
+    return "  (%s)" % ", ".join(words) if rows and total else ""
 
 
 def share_of_best(row):

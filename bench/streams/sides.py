@@ -40,7 +40,7 @@ class OneProcess(servers.Server):
 class ForebayServer(OneProcess):
     def __init__(self, scratch, name, binary, lines):
         super().__init__(scratch, name)
-        self.name, self.binary, self.data = name, binary, os.path.join(self.home, "data")
+        self.name, self.binary, self.data, self.decided = name, binary, os.path.join(self.home, "data"), None
         self.config = os.path.join(self.home, "forebay.toml")
         with open(self.config, "w") as f:
             f.write("[http]\nenabled = false\n" + lines)
@@ -49,6 +49,23 @@ class ForebayServer(OneProcess):
         return [self.binary, "up", "--data", self.data, "--nfs-port", str(self.port), "--pool-port", str(servers.free_port()),
                 "--no-root-squash", "--config", self.config]
 
+
+    def decisions(self):
+        """Operations and bytes by kind, mode and reason since the start; `None` of a binary that does not count them."""
+        argv = [self.binary, "pool", "iostat", "--data", self.data, "--json"]
+        answer = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=TIMEOUT_S)
+        if answer.returncode:
+            return None
+        rows = (row for pool in json.loads(answer.stdout)["pools"] for row in pool["decisions"])
+        return {(row["kind"], row["mode"], row["reason"]): (row["operations"], row["bytes"]) for row in rows}
+
+    def count_decisions(self):
+        """From now on `new_decisions` has those of each run."""
+        self.decided = self.decisions()
+
+    def new_decisions(self):
+        earlier, self.decided = self.decided, self.decisions()
+        return growth(earlier, self.decided)
 
     def calibrate(self):
         """The sizes from which the pool leaves the page cache, measured now."""
@@ -81,6 +98,9 @@ class Side:
 
     def can(self, _job):
         return True
+
+    def count_decisions(self):
+        """Only the engine of a pool decides."""
 
     def described(self):
         return {"durability": self.durability, "through": self.through}
@@ -129,6 +149,13 @@ class ForebaySide(Side):
     def __init__(self, name, lines="", through="pool", binary=None, is_calibrated=False):
         super().__init__(name, "UNSTABLE: at the pool, and not on disk until COMMIT. FILE_SYNC: bytes are on disk (fdatasync).", through)
         self.lines, self.binary, self.is_calibrated, self.sizes = lines, binary, is_calibrated, None
+
+    def run(self, work):
+        found, cpu = super().run(work)
+        return (dict(found, decisions=self.server.new_decisions()) if self.server.decided is not None else found), cpu
+
+    def count_decisions(self):
+        self.server.count_decisions()
 
     def described(self):
         return dict(super().described(), configuration=self.lines, calibrated=self.sizes)
@@ -182,6 +209,9 @@ class SendfileSide:
 
     def stop(self):
         """It has no server."""
+
+    def count_decisions(self):
+        """Nor does it decide."""
 
     def files(self, work):
         return [os.path.join(self.home, name) for name in work.names()]
@@ -261,6 +291,16 @@ def go_first(process):
     """Where sessions share the CPUs by groups of their own (sched_autogroup_enabled), `nice` counts within a session only."""
     with contextlib.suppress(OSError), open("/proc/%d/autogroup" % process.pid, "w") as f:
         f.write("-15")
+
+
+def growth(earlier, later):
+    """Of counts by decision, most bytes first."""
+    out = []
+    for (kind, mode, reason), counts in (later or {}).items():
+        operations, bytes = (new - old for new, old in zip(counts, earlier.get((kind, mode, reason), (0, 0))))
+        if operations:
+            out.append({"kind": kind, "mode": mode, "reason": reason, "operations": operations, "bytes": bytes})
+    return sorted(out, key=lambda row: -row["bytes"])
 
 
 def machine_cpu_s():
