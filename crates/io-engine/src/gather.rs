@@ -40,20 +40,19 @@ pub use counters::GatherCounts;
 pub use limits::GatherLimits;
 pub use verdict::{Bypass, Verdict};
 
-/// The gathered writes of one file. The owner may lock the whole extents that [`Gather::extents`] and its like name, and flush one
-/// after the other by [`Gather::take_part`]: then nothing is ever behind another flush. Otherwise, and besides, these rules hold:
+/// The gathered writes of one file. Its owner keeps these rules:
 ///
-/// 1. Before a write goes to the file, because it was bypassed or is stable: [`Gather::mark`], then flush what
-///    [`Gather::take_range`] gives for its range. If a flush fails, so does the write. The same before bytes are freed,
-///    copied or lent to a caller that reads them later.
-/// 2. To flush: write each piece to the file, drop the pieces, then tell [`Gather::written`]. A [`Take`] that names flushes
-///    to wait for is asked for again after they were told. Flushes that are handed out together go in any order.
-/// 3. COMMIT: [`Gather::mark`], then flush what [`Gather::take_before`] gives until it gives nothing or a flush fails. If
-///    there is a [`Gather::failure`] then, it is the answer. Otherwise sync the file.
+/// 1. To flush: lock the whole of an extent that [`Gather::extents`] or its like name, then [`Gather::take`] it, write each
+///    piece to the file, drop the pieces, and tell [`Gather::written`]. So nothing is ever behind another flush. After the last
+///    extent, [`Gather::note_together`].
+/// 2. Before a write goes to the file, because it was bypassed or is stable: lock [`Gather::whole_extents`] of its range and
+///    flush them, without a mark. If a flush fails, so does the write.
+/// 3. COMMIT: [`Gather::mark`], then flush the extents up to the mark. If there is a [`Gather::failure`] then, it is the
+///    answer. Otherwise sync the file.
 /// 4. Read: [`Gather::overlay`] first, then the file, then [`Overlay::apply`]. In the other order, a flush between the two
 ///    would take the bytes from both.
-/// 5. Truncation: wait for the flushes of [`Gather::behind`], change the file, then [`Gather::cut`]. No other write runs
-///    meanwhile. So a cut of a full disk needs no flush, and one that fails has lost no byte.
+/// 5. Truncation: change the file, then [`Gather::cut`]. No write and no flush runs meanwhile. So a cut of a full disk needs no
+///    flush, and one that fails has lost no byte.
 /// 6. Before the owner is given up, [`Gather::is_empty`] must hold, or the file be removed.
 pub struct Gather {
     file: FileId,
@@ -206,53 +205,26 @@ impl Gather {
         Mark(self.sequence)
     }
 
-    /// Extents that are complete, and those that have too many separate ranges. Those that a flush stands before come
-    /// when it was told.
-    pub fn take_ready(&mut self) -> Vec<Flush> {
-        let positions = self.open.iter().filter(|(_, extent)| extent.is_ready());
-        let positions = positions.map(|(position, _)| *position).collect();
-        let mut flushed = Flushed::default();
-        let flushes = self.take_off_all(positions, &mut flushed);
-        self.admission.note_flush(flushed, self.budget.limits());
-        flushes
-    }
-
-    /// All writes before the mark.
-    pub fn take_before(&mut self, mark: Mark) -> Take {
-        self.take_if(|_, about| about.first_write < mark.0)
-    }
-
-    pub fn take_all(&mut self) -> Take {
-        self.take_if(|_, _| true)
-    }
-
-    /// The extents that have bytes of a range, and were opened before the mark.
-    pub fn take_range(&mut self, range: ByteRange, mark: Mark) -> Take {
-        let mut together = Together::default();
-        let take = self.take_part(range, mark, &mut together);
-        self.note_together(together);
-        take
-    }
-
-    /// As [`Gather::take_range`], for a caller that flushes one extent after the other and tells of all at the end, by
-    /// [`Gather::note_together`].
-    pub fn take_part(&mut self, range: ByteRange, mark: Mark, together: &mut Together) -> Take {
-        let extent_bytes = self.budget.limits().extent_bytes;
-        let is_wanted = |position: u64, about: &About| {
-            about.first_write < mark.0 && about.fragments.overlap(clip(position, range, extent_bytes))
+    /// Takes the extents that have bytes of a range, and were opened before the mark. `together`: with the other extents that
+    /// are taken for the same reason.
+    pub fn take(&mut self, range: ByteRange, mark: Mark, together: &mut Together) -> Take {
+        let is_wanted = |this: &Gather, position: u64, about: &About| {
+            about.first_write < mark.0 && about.fragments.overlap(this.clip(position, range))
         };
-        self.take_noted(is_wanted, &mut together.0)
+        let open = self.open.iter().filter(|(at, extent)| is_wanted(self, **at, &extent.about));
+        let wanted: Vec<u64> = open.map(|(position, _)| *position).collect();
+        let flights = self.in_flight.iter().filter(|(position, flight)| {
+            wanted.binary_search(position).is_ok() || is_wanted(self, **position, &flight.about)
+        });
+        let behind = flights.map(|(_, flight)| flight.id).collect();
+        let flushes = wanted.into_iter().filter_map(|position| self.take_off(position, &mut together.0));
+        Take { flushes: flushes.collect(), behind }
     }
 
-    /// The outcome of its flushes says how much the file may gather from now on. A COMMIT takes extents that had no time to be
+    /// After the extents were taken: says how much the file may gather from now on. A COMMIT takes extents that had no time to be
     /// filled: they count as one.
     pub fn note_together(&mut self, together: Together) {
         self.admission.note_flush(together.0, self.budget.limits());
-    }
-
-    /// The extents whose first write was at `opened` or sooner, as [`Budget::due`] names them.
-    pub fn take_opened_until(&mut self, opened: Instant) -> Take {
-        self.take_if(|_, about| about.opened <= opened && !about.has_failed)
     }
 
     /// The extents that have bytes of a range, open or in flight, and were opened before the mark.
@@ -262,12 +234,13 @@ impl Gather {
         })
     }
 
-    /// The extents whose first write was at `opened` or sooner, but for those whose flush has failed.
+    /// The extents whose first write was at `opened` or sooner, as [`Budget::due`] names them, but for those whose flush has
+    /// failed.
     pub fn extents_opened_until(&self, opened: Instant) -> Vec<ByteRange> {
         self.extents_if(|_, about| about.opened <= opened && !about.has_failed)
     }
 
-    /// The extents that [`Gather::take_ready`] would give.
+    /// Extents that are complete, and those that have too many separate ranges.
     pub fn extents_ready(&self) -> Vec<ByteRange> {
         let ready = self.open.iter().filter(|(_, extent)| extent.is_ready());
         ready.filter_map(|(position, _)| self.extent(*position)).collect()
@@ -411,27 +384,6 @@ impl Gather {
             completes |= extent.is_complete();
         }
         Ok(completes)
-    }
-
-    fn take_if(&mut self, is_wanted: impl Fn(u64, &About) -> bool) -> Take {
-        let mut flushed = Flushed::default();
-        let take = self.take_noted(is_wanted, &mut flushed);
-        self.admission.note_flush(flushed, self.budget.limits());
-        take
-    }
-
-    fn take_noted(&mut self, is_wanted: impl Fn(u64, &About) -> bool, flushed: &mut Flushed) -> Take {
-        let open = self.open.iter().filter(|(position, extent)| is_wanted(**position, &extent.about));
-        let wanted: Vec<u64> = open.map(|(position, _)| *position).collect();
-        let flights = self.in_flight.iter().filter(|(position, flight)| {
-            wanted.binary_search(position).is_ok() || is_wanted(**position, &flight.about)
-        });
-        let behind = flights.map(|(_, flight)| flight.id).collect();
-        Take { flushes: self.take_off_all(wanted, flushed), behind }
-    }
-
-    fn take_off_all(&mut self, positions: Vec<u64>, flushed: &mut Flushed) -> Vec<Flush> {
-        positions.into_iter().filter_map(|position| self.take_off(position, flushed)).collect()
     }
 
     /// `None` if an older flush of the extent is in flight.

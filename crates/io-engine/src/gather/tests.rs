@@ -104,6 +104,50 @@ fn sole(mut take: Take) -> Flush {
     take.flushes.remove(0)
 }
 
+/// As the pool takes extents, one after the other.
+fn take_extents(gather: &mut Gather, extents: &[ByteRange], mark: Mark) -> Take {
+    let (mut all, mut together) = (Take::default(), Together::default());
+    for extent in extents {
+        let Take { flushes, behind } = gather.take(*extent, mark, &mut together);
+        all.flushes.extend(flushes);
+        all.behind.extend(behind);
+    }
+    gather.note_together(together);
+    all
+}
+
+/// For a COMMIT.
+fn take_before(gather: &mut Gather, mark: Mark) -> Take {
+    let extents = gather.extents(ByteRange::ALL, mark);
+    take_extents(gather, &extents, mark)
+}
+
+fn take_all(gather: &mut Gather) -> Take {
+    let mark = gather.mark();
+    take_before(gather, mark)
+}
+
+/// Behind a write that was gathered.
+fn take_ready(gather: &mut Gather) -> Vec<Flush> {
+    let (extents, mark) = (gather.extents_ready(), gather.mark());
+    take_extents(gather, &extents, mark).flushes
+}
+
+/// For their age.
+fn take_opened_until(gather: &mut Gather, opened: Instant) -> Take {
+    let (extents, mark) = (gather.extents_opened_until(opened), gather.mark());
+    take_extents(gather, &extents, mark)
+}
+
+/// Before a change of the file.
+fn take_range(gather: &mut Gather, range: ByteRange) -> Take {
+    let (whole, mark) = (gather.whole_extents(range), gather.mark());
+    if gather.extents(range, mark).is_empty() {
+        return Take::default();
+    }
+    take_extents(gather, &[whole], mark)
+}
+
 fn range(offset: u64, length: u64) -> ByteRange {
     ByteRange::new(offset, length).unwrap()
 }
@@ -113,10 +157,10 @@ fn a_complete_extent_is_one_aligned_piece() {
     let mut bench = Bench::new(limits());
     bench.gathers(EXTENT as u64 + 32, &[2; 24]);
     bench.gathers(EXTENT as u64 + 56, &[3; 20]);
-    assert!(bench.gather.take_ready().is_empty());
+    assert!(take_ready(&mut bench.gather).is_empty());
     assert_eq!(bench.write(EXTENT as u64, &[1; 31]), Verdict::Gathered { completes: false });
     assert_eq!(bench.write(EXTENT as u64 + 31, &[1; 1]), Verdict::Gathered { completes: true });
-    let ready = bench.gather.take_ready();
+    let ready = take_ready(&mut bench.gather);
     let [flush] = &ready[..] else { panic!("{ready:?}") };
     let [piece] = &flush.pieces[..] else { panic!("{flush:?}") };
     assert_eq!((piece.offset, piece.data.len()), (EXTENT as u64, EXTENT));
@@ -140,7 +184,7 @@ fn writes_in_order_bypass_and_writes_into_an_open_extent_do_not() {
     for at in 33..40 {
         bench.gathers(at * 8, &[1; 8]);
     }
-    assert_eq!(bench.gather.take_ready().len(), 1);
+    assert_eq!(take_ready(&mut bench.gather).len(), 1);
 }
 
 #[test]
@@ -157,7 +201,7 @@ fn each_bound_is_a_reason_to_bypass() {
         bench.gathers(at, &[1; 4]);
     }
     bench.bypasses(40, &[1; 4], Bypass::Fragmented);
-    let crowded = bench.gather.take_ready();
+    let crowded = take_ready(&mut bench.gather);
     assert_eq!(crowded.len(), 1, "the crowded extent is to be flushed");
     bench.land(crowded.into_iter().next().unwrap());
     for extent in 0..4 {
@@ -192,7 +236,7 @@ fn random_writes_stop_to_be_gathered_until_a_trial() {
             gathered += 1;
         }
         bench.now += SECOND / 2;
-        for flush in bench.gather.take_opened_until(bench.now - SECOND).flushes {
+        for flush in take_opened_until(&mut bench.gather, bench.now - SECOND).flushes {
             bench.land(flush);
         }
     }
@@ -203,15 +247,15 @@ fn random_writes_stop_to_be_gathered_until_a_trial() {
 fn a_newer_flush_of_an_extent_waits_for_the_older_one() {
     let mut bench = Bench::new(limits());
     bench.gathers(0, &[1; 16]);
-    let older = sole(bench.gather.take_all());
+    let older = sole(take_all(&mut bench.gather));
     bench.gathers(8, &[2; 16]);
     assert_eq!(bench.read(0, 100), [[1; 8].as_slice(), &[2; 16]].concat());
-    let take = bench.gather.take_all();
+    let take = take_all(&mut bench.gather);
     assert!(take.flushes.is_empty() && take.behind == [older.id]);
-    let take = bench.gather.take_range(range(20, 4), bench.gather.mark());
+    let take = take_range(&mut bench.gather, range(20, 4));
     assert!(take.flushes.is_empty() && take.behind == [older.id], "{take:?}");
     bench.land(older);
-    let newer = sole(bench.gather.take_all());
+    let newer = sole(take_all(&mut bench.gather));
     bench.land(newer);
     assert_eq!(bench.file, [[1; 8].as_slice(), &[2; 16]].concat());
     assert!(bench.gather.is_empty());
@@ -223,26 +267,12 @@ fn a_commit_takes_the_writes_before_it_and_no_later_ones() {
     bench.gathers(0, &[1; 8]);
     let mark = bench.gather.mark();
     bench.gathers(EXTENT as u64, &[2; 8]);
-    let flush = sole(bench.gather.take_before(mark));
+    let flush = sole(take_before(&mut bench.gather, mark));
     assert_eq!(flush.pieces[0].offset, 0);
     bench.gathers(8, &[3; 8]);
-    assert_eq!(bench.gather.take_before(mark).behind, [flush.id]);
+    assert_eq!(take_before(&mut bench.gather, mark).behind, [flush.id]);
     bench.land(flush);
-    let rest = bench.gather.take_before(mark);
-    assert!(rest.flushes.is_empty() && rest.behind.is_empty(), "{rest:?}");
-}
-
-#[test]
-fn a_bypassed_write_waits_for_no_later_gathered_write() {
-    let mut bench = Bench::new(limits());
-    bench.gathers(0, &[1; 8]);
-    bench.bypasses(0, &[2; 40], Bypass::Large);
-    let (written, mark) = (range(0, 40), bench.gather.mark());
-    let flush = sole(bench.gather.take_range(written, mark));
-    bench.gathers(4, &[3; 8]);
-    assert_eq!(bench.gather.take_range(written, mark).behind, [flush.id]);
-    bench.land(flush);
-    let rest = bench.gather.take_range(written, mark);
+    let rest = take_before(&mut bench.gather, mark);
     assert!(rest.flushes.is_empty() && rest.behind.is_empty(), "{rest:?}");
 }
 
@@ -250,14 +280,17 @@ fn a_bypassed_write_waits_for_no_later_gathered_write() {
 fn a_device_error_is_told_to_every_commit_and_loses_no_byte() {
     let mut bench = Bench::new(limits());
     bench.gathers(0, &[1; 16]);
-    let flush = sole(bench.gather.take_all());
+    let flush = sole(take_all(&mut bench.gather));
     bench.gathers(8, &[2; 16]);
     bench.fail(flush, Errno::IO);
     let expected = [[1; 8].as_slice(), &[2; 16]].concat();
     assert_eq!(bench.read(0, 100), expected);
     bench.bypasses(100, &[1; 8], Bypass::Failed);
-    assert!(bench.gather.take_opened_until(bench.now + SECOND).flushes.is_empty(), "age does not try again");
-    let again = sole(bench.gather.take_before(bench.gather.mark()));
+    assert!(
+        take_opened_until(&mut bench.gather, bench.now + SECOND).flushes.is_empty(),
+        "age does not try again"
+    );
+    let again = sole(take_all(&mut bench.gather));
     assert_eq!(again.pieces.len(), 1);
     bench.land(again);
     assert_eq!(bench.file, expected);
@@ -272,10 +305,10 @@ fn a_complete_extent_that_failed_waits_for_a_commit() {
     for at in [32, 48, 0, 16] {
         bench.gathers(at, &[1; 16]);
     }
-    let flush = bench.gather.take_ready().remove(0);
+    let flush = take_ready(&mut bench.gather).remove(0);
     bench.fail(flush, Errno::NOSPC);
-    assert!(bench.gather.take_ready().is_empty(), "other writes do not try again");
-    let flush = sole(bench.gather.take_all());
+    assert!(take_ready(&mut bench.gather).is_empty(), "other writes do not try again");
+    let flush = sole(take_all(&mut bench.gather));
     bench.land(flush);
     assert_eq!(bench.file, [1; EXTENT]);
 }
@@ -286,14 +319,14 @@ fn a_full_disk_is_told_until_the_bytes_are_in_the_file() {
     bench.gathers(0, &[1; 16]);
     bench.gathers(2 * EXTENT as u64, &[2; 16]);
     for errno in [Errno::NOSPC, Errno::DQUOT] {
-        let take = bench.gather.take_all();
+        let take = take_all(&mut bench.gather);
         assert_eq!(take.flushes.len(), 2);
         for flush in take.flushes {
             bench.fail(flush, errno);
         }
         assert_eq!(bench.gather.failure().map(|failure| failure.is_passing), Some(true));
     }
-    let mut take = bench.gather.take_all();
+    let mut take = take_all(&mut bench.gather);
     bench.land(take.flushes.remove(0));
     assert!(bench.gather.failure().is_some(), "the other extent is not in the file");
     bench.land(take.flushes.remove(0));
@@ -305,7 +338,7 @@ fn a_full_disk_is_told_until_the_bytes_are_in_the_file() {
 fn a_cut_ends_the_failure_of_a_full_disk_with_its_bytes() {
     let mut bench = Bench::new(limits());
     bench.gathers(0, &[1; 16]);
-    let flush = sole(bench.gather.take_all());
+    let flush = sole(take_all(&mut bench.gather));
     assert_eq!(bench.gather.cut(0), Err(vec![flush.id]), "the flush may still land");
     bench.fail(flush, Errno::NOSPC);
     assert_eq!(bench.gather.cut(0), Ok(16));
@@ -346,7 +379,7 @@ fn the_oldest_extents_of_any_file_are_due_first() {
     assert_eq!(budget.due(start, 2).len(), 2);
     budget.set_tight(false);
     let due_first = budget.due(start, 1)[0];
-    let flush = sole(benches[0].gather.take_opened_until(due_first.opened_until));
+    let flush = sole(take_opened_until(&mut benches[0].gather, due_first.opened_until));
     assert!(due(start).is_empty(), "its memory is on its way back");
     benches[0].land(flush);
     assert_eq!(budget.in_use(), BudgetUse { bytes: 3 * EXTENT, fragments: 3, open_extents: 3 });
@@ -368,7 +401,7 @@ fn extents_are_named_before_they_are_taken() {
     assert_eq!(named(&bench, range(15, 1)), [extent(0)]);
     assert!(named(&bench, range(16, 3 * EXTENT as u64 - 8)).is_empty(), "a gap between gathered bytes");
     assert_eq!(bench.gather.extents_opened_until(bench.now - SECOND), [extent(3)]);
-    let flush = sole(bench.gather.take_before(mark));
+    let flush = sole(take_before(&mut bench.gather, mark));
     assert_eq!(named(&bench, ByteRange::ALL), [extent(0), extent(3)], "also those in flight");
     bench.fail(flush, Errno::NOSPC);
     assert_eq!(bench.gather.extents_opened_until(bench.now), [extent(0)], "age does not try again");
@@ -407,8 +440,8 @@ fn extents_that_are_flushed_one_after_the_other_count_as_one() {
         for extent in bench.gather.extents(ByteRange::ALL, bench.gather.mark()) {
             let mark = bench.gather.mark();
             let flush = match is_together {
-                true => sole(bench.gather.take_part(extent, mark, &mut together)),
-                false => sole(bench.gather.take_range(extent, mark)),
+                true => sole(bench.gather.take(extent, mark, &mut together)),
+                false => sole(take_range(&mut bench.gather, extent)),
             };
             bench.land(flush);
         }

@@ -5,11 +5,10 @@
 pub enum Verdict {
     /// All of the bytes are in memory.
     Gathered {
-        /// An extent has all of its bytes: time for `Gather::take_ready`.
+        /// An extent has all of its bytes: `Gather::extents_ready` names it.
         completes: bool,
     },
-    /// None of the bytes are. The caller flushes what `Gather::take_range` gives for the range of the write, and then
-    /// writes to the file.
+    /// None of the bytes are. The caller flushes the extents of the write's range, and then writes to the file.
     Bypassed(Bypass),
 }
 

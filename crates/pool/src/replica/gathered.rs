@@ -200,7 +200,7 @@ impl Replica {
         let flushes = {
             let gather = &mut state.lock().gather;
             let mark = mark.unwrap_or_else(|| gather.mark());
-            let take = gather.take_part(range, mark, together);
+            let take = gather.take(range, mark, together);
             assert!(take.behind.is_empty(), "a flush holds the lock of its extent");
             take.flushes
         };

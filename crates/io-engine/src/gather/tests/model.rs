@@ -88,15 +88,15 @@ impl Modelled {
             Step::Write { offset, bytes } => self.write(offset, bytes),
             Step::Read { offset, bytes, flushes_between } => self.read(range(offset, bytes), flushes_between),
             Step::TakeReady => {
-                let ready = self.bench.gather.take_ready();
+                let ready = take_ready(&mut self.bench.gather);
                 self.flights.extend(ready);
             }
             Step::TakeOld => {
-                let take = self.bench.gather.take_opened_until(self.bench.now - SECOND);
+                let take = take_opened_until(&mut self.bench.gather, self.bench.now - SECOND);
                 self.flights.extend(take.flushes);
             }
             Step::TakeRange { offset, bytes } => {
-                let take = self.bench.gather.take_range(range(offset, bytes), self.bench.gather.mark());
+                let take = take_range(&mut self.bench.gather, range(offset, bytes));
                 self.flights.extend(take.flushes);
             }
             Step::Land { which, errno, pieces } => {
@@ -117,8 +117,7 @@ impl Modelled {
         self.next_byte = self.next_byte.wrapping_add(1).max(1);
         if let Verdict::Bypassed(_) = self.bench.write(offset, &data) {
             let Some(range) = ByteRange::new(offset, bytes as u64) else { return };
-            let mark = self.bench.gather.mark();
-            if self.settle(None, |gather| gather.take_range(range, mark)).is_err() {
+            if self.settle(None, |gather| take_range(gather, range)).is_err() {
                 return;
             }
             write_pieces(&mut self.bench.file, &[Piece { offset, data: data.clone().into() }]);
@@ -133,7 +132,7 @@ impl Modelled {
         let length = self.bench.gather.length(self.bench.file.len() as u64);
         assert_eq!(length, self.model.len() as u64);
         if flushes_between {
-            let _ = self.settle(None, Gather::take_all);
+            let _ = self.settle(None, take_all);
         }
         let end = range.end().min(length);
         let file = &self.bench.file;
@@ -180,7 +179,7 @@ impl Modelled {
 
     fn commit(&mut self, errno: Option<Errno>) {
         let mark = self.bench.gather.mark();
-        let outcome = self.settle(errno, |gather| gather.take_before(mark));
+        let outcome = self.settle(errno, |gather| take_before(gather, mark));
         let failure = self.bench.gather.failure();
         assert!(outcome.is_ok() || failure.is_some(), "a commit tells of the flush that failed");
         if self.has_lost {
@@ -204,8 +203,7 @@ impl Modelled {
     }
 
     fn deallocate(&mut self, range: ByteRange) {
-        let mark = self.bench.gather.mark();
-        if self.settle(None, |gather| gather.take_range(range, mark)).is_err() {
+        if self.settle(None, |gather| take_range(gather, range)).is_err() {
             return;
         }
         for bytes in [&mut self.bench.file, &mut self.model] {
@@ -256,7 +254,7 @@ proptest! {
         }
         for file in &mut files {
             file.read(ByteRange::new(0, 2 * SPAN).unwrap(), false);
-            file.settle(None, Gather::take_all).unwrap();
+            file.settle(None, take_all).unwrap();
             assert!(file.bench.gather.is_empty());
             assert_eq!(file.bench.file, file.model);
         }

@@ -61,15 +61,15 @@ fn replay_with_commits(
                 outcome.bypassed += 1;
                 outcome.file_writes += 1;
                 outcome.file_bytes += bytes as u64;
-                gather.take_range(range(offset, bytes as u64), gather.mark()).flushes
+                take_range(&mut gather, range(offset, bytes as u64)).flushes
             }
         };
-        flushes.extend(gather.take_ready());
+        flushes.extend(take_ready(&mut gather));
         for due in budget.due(now, 8) {
-            flushes.extend(gather.take_opened_until(due.opened_until).flushes);
+            flushes.extend(take_opened_until(&mut gather, due.opened_until).flushes);
         }
         if count % writes_per_commit == 0 {
-            flushes.extend(gather.take_all().flushes);
+            flushes.extend(take_all(&mut gather).flushes);
         }
         outcome.memory_bytes_max = outcome.memory_bytes_max.max(budget.in_use().bytes);
         outcome.fragments_max = outcome.fragments_max.max(budget.in_use().fragments);
@@ -77,7 +77,7 @@ fn replay_with_commits(
         outcome.file_writes += pieces;
         outcome.file_bytes += bytes;
     }
-    let rest = gather.take_all();
+    let rest = take_all(&mut gather);
     let (pieces, bytes) = land(&mut gather, rest.flushes);
     outcome.file_writes += pieces;
     outcome.file_bytes += bytes;
