@@ -17,6 +17,7 @@ mod extent;
 mod fragments;
 mod limits;
 mod memory;
+mod runs;
 mod verdict;
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ use extent::{About, InFlight, OpenExtent};
 pub use budget::{Budget, BudgetUse, Due};
 pub use counters::GatherCounts;
 pub use limits::GatherLimits;
+pub use runs::Runs;
 pub use verdict::{Bypass, Verdict};
 
 /// The gathered writes of one file. Its owner keeps these rules:
@@ -53,7 +55,9 @@ pub use verdict::{Bypass, Verdict};
 ///    would take the bytes from both.
 /// 5. Truncation: change the file, then [`Gather::cut`]. No write and no flush runs meanwhile. So a cut of a full disk needs no
 ///    flush, and one that fails has lost no byte.
-/// 6. Before the owner is given up, [`Gather::is_empty`] must hold, or the file be removed.
+/// 6. Bytes that are freed: lock their range, free them in the file, then [`Gather::discard`].
+/// 7. Search for data and holes: [`Gather::runs`] first, then the file, as in a read.
+/// 8. Before the owner is given up, [`Gather::is_empty`] must hold, or the file be removed.
 pub struct Gather {
     file: FileId,
     budget: Arc<Budget>,
@@ -190,6 +194,31 @@ impl Gather {
         Overlay { pieces }
     }
 
+    /// Where there are gathered bytes of a range.
+    pub fn runs(&self, range: ByteRange) -> Runs {
+        let open = self.open.range(self.positions(range)).map(|(at, extent)| (*at, &extent.about));
+        let in_flight = self.in_flight.range(self.positions(range)).map(|(at, flight)| (*at, &flight.about));
+        let of_extent = |(position, about): (u64, &About)| -> Vec<ByteRange> {
+            let (base, within) = (self.base(position), self.clip(position, range));
+            let fragments = about.fragments.within(within);
+            fragments.filter_map(|it| ByteRange::new(base + it.start as u64, it.len() as u64)).collect()
+        };
+        Runs::new(open.chain(in_flight).flat_map(of_extent).collect())
+    }
+
+    /// The first gathered bytes of a range, as far as they lie in one extent; those behind them may be gathered, too.
+    pub fn first(&self, range: ByteRange) -> Option<ByteRange> {
+        let first_of = |position: u64, about: &About| {
+            let at = about.fragments.within(self.clip(position, range)).next()?;
+            ByteRange::new(self.base(position) + at.start as u64, at.len() as u64)
+        };
+        let mut open = self.open.range(self.positions(range));
+        let mut in_flight = self.in_flight.range(self.positions(range));
+        let open = open.find_map(|(at, extent)| first_of(*at, &extent.about));
+        let in_flight = in_flight.find_map(|(at, flight)| first_of(*at, &flight.about));
+        open.into_iter().chain(in_flight).min_by_key(|bytes| bytes.offset())
+    }
+
     /// No byte is in memory: the file has them all.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.in_flight.is_empty()
@@ -289,10 +318,36 @@ impl Gather {
         for (&position, extent) in self.open.range_mut(self.positions(range)) {
             discarded += extent.cut(clip(position, range, extent_bytes).start);
         }
-        self.open.retain(|_, extent| !extent.about.fragments.is_empty());
-        self.forget_passed_failure();
-        self.budget.counters().note_discarded(discarded);
+        self.note_discarded(discarded);
         Ok(discarded)
+    }
+
+    /// Forgets the gathered bytes of a range, whose bytes in the file are zeros now. The length stays, if the file itself has
+    /// `file_bytes`: for that the last byte may stay as a zero. As a cut, it names flushes in flight.
+    pub fn discard(&mut self, range: ByteRange, file_bytes: u64) -> Result<(), Vec<FlushId>> {
+        let behind = self.behind(range);
+        if !behind.is_empty() {
+            return Err(behind);
+        }
+        let (extent_bytes, mut end) = (self.budget.limits().extent_bytes, range.end());
+        let length = self.length(0);
+        if length > file_bytes && range.offset() < length && length <= end {
+            end = length - 1;
+            if let Some(mut last) = self.open.last_entry() {
+                // Within the extent, so it fits.
+                last.get_mut().zero((end % extent_bytes as u64) as usize);
+            }
+        }
+        let Some(range) = ByteRange::from_bounds(range.offset(), end) else { return Ok(()) };
+        let (positions, fragments_max) = (self.positions(range), self.budget.limits().extent_fragments_max);
+        let mut discarded = 0;
+        for (&position, extent) in self.open.range_mut(positions) {
+            let is_room = extent.about.fragments.len() < fragments_max;
+            let room = if is_room { self.budget.reserve(0, 1).ok() } else { None };
+            discarded += extent.discard(clip(position, range, extent_bytes), room);
+        }
+        self.note_discarded(discarded);
+        Ok(())
     }
 }
 
@@ -420,6 +475,12 @@ impl Gather {
         if self.failure.is_some_and(|failure| failure.is_passing) && !abouts.any(|about| about.has_failed) {
             self.failure = None;
         }
+    }
+
+    fn note_discarded(&mut self, bytes: u64) {
+        self.open.retain(|_, extent| !extent.about.fragments.is_empty());
+        self.forget_passed_failure();
+        self.budget.counters().note_discarded(bytes);
     }
 
     fn extents_if(&self, is_wanted: impl Fn(u64, &About) -> bool) -> Vec<ByteRange> {

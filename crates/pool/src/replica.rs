@@ -37,6 +37,7 @@ pub use self::claim::Claim;
 use self::file::ReplicaFile;
 use self::gathered::Gathered;
 pub use self::length::KnownLength;
+pub use self::ranges::CopySource;
 use self::unsynced::{Promise, Unsynced};
 
 pub struct Replica {

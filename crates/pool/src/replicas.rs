@@ -1,6 +1,5 @@
 //! The replicas in use, and what is done to one as part of all of them: found, copied from, synced to make room.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use api::{PoolError, Source, Verifier};
@@ -8,7 +7,7 @@ use io_engine::{SyncGate, Syncable};
 use types::FileId;
 
 use crate::parts::PoolParts;
-use crate::replica::{Claim, Replica};
+use crate::replica::{Claim, CopySource, Replica};
 use crate::table::{Full, Table};
 
 pub struct Replicas {
@@ -21,8 +20,8 @@ impl Replicas {
         Arc::new(Replicas { shared, table: Table::new(open_files_max) })
     }
 
-    /// The file of a replica that another one is copied from, as far as the pool reaches it. Blocks.
-    pub fn file_to_copy(&self, source: Source) -> Result<Arc<OwnedFd>, PoolError> {
+    /// The replica that another one is copied from, as far as the pool reaches it. Blocks.
+    pub fn source_to_copy(&self, source: Source) -> Result<CopySource, PoolError> {
         let (file, ticket) = match source {
             Source::Local(pool, file) if pool == self.shared.id() => (file, None),
             Source::Ticket(ticket) if ticket.pool == self.shared.id() => (ticket.file, Some(ticket)),
@@ -34,12 +33,14 @@ impl Replicas {
             replica.file().record().check_claim(&self.shared, Claim::of(&ticket))?;
         }
         replica.file().record().faults.check_undamaged(&self.shared)?;
-        let found = replica.file().descriptors().lend().ok_or(PoolError::NoReplica(self.shared.id()))?;
-        // A copy goes past the replica.
-        replica.flush(&self.shared)?;
+        let file = replica.file().descriptors().lend().ok_or(PoolError::NoReplica(self.shared.id()))?;
+        if replica.has_gathered() {
+            // A flush that failed may have left part of the bytes in the file.
+            replica.file().check_unbroken(&self.shared)?;
+        }
         // Lost bytes would become a hole of the copy.
         replica.file().check_whole(&self.shared)?;
-        Ok(found)
+        Ok(CopySource { replica, file })
     }
 
     /// The one object for the file. The table has room for later, as far as syncing gives it.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::budget::Charge;
+use super::budget::{Charge, Reserved};
 use super::fragments::Fragments;
 use super::memory::Memory;
 use super::{FlushId, Piece};
@@ -71,6 +71,27 @@ impl OpenExtent {
         self.about.fragments.cut(end);
         self.about.charge.shrink_to(self.about.fragments.len());
         (before - self.about.fragments.bytes()) as u64
+    }
+
+    /// Forgets the bytes of a range. `room`: for one more fragment, if there is any; without it, bytes amid a fragment become
+    /// zeros. Returns the number of bytes that are forgotten.
+    pub fn discard(&mut self, at: Range<usize>, room: Option<Reserved<'_>>) -> u64 {
+        let before = self.about.fragments.bytes();
+        if self.about.fragments.is_split_by(&at) {
+            let Some(mut room) = room else {
+                self.memory[at].fill(0);
+                return 0;
+            };
+            room.grow(&mut self.about.charge, 1);
+        }
+        self.about.fragments.remove(at);
+        self.about.charge.shrink_to(self.about.fragments.len());
+        (before - self.about.fragments.bytes()) as u64
+    }
+
+    /// A byte that was written is zero, as if it had been written so.
+    pub fn zero(&mut self, at: usize) {
+        self.memory[at] = 0;
     }
 
     /// The bytes of a range, copied: later writes change the extent.

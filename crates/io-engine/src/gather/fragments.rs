@@ -67,6 +67,30 @@ impl Fragments {
         }
     }
 
+    /// `removed` lies within a range, so that its removal makes two of one.
+    pub fn is_split_by(&self, removed: &Range<usize>) -> bool {
+        let overlapping = &self.ranges[self.overlapping(removed)];
+        matches!(overlapping, [sole] if sole.start < removed.start && removed.end < sole.end)
+    }
+
+    pub fn remove(&mut self, removed: Range<usize>) {
+        let overlapping = self.overlapping(&removed);
+        let [first, last] = match &self.ranges[overlapping.clone()] {
+            [] => return,
+            [sole] => [sole.clone(), sole.clone()],
+            [first, .., last] => [first.clone(), last.clone()],
+        };
+        let kept = [first.start..removed.start, removed.end..last.end];
+        self.ranges.splice(overlapping, kept.into_iter().filter(|kept| !kept.is_empty()));
+    }
+
+    /// The positions of the ranges that have bytes of `range`.
+    fn overlapping(&self, range: &Range<usize>) -> Range<usize> {
+        let first = self.ranges.partition_point(|it| it.end <= range.start);
+        let behind = self.ranges.partition_point(|it| it.start < range.end);
+        first..if range.is_empty() { first } else { behind }
+    }
+
     /// The positions of the ranges that overlap or touch `added`.
     fn touching(&self, added: &Range<usize>) -> Range<usize> {
         let first = self.ranges.partition_point(|range| range.end < added.start);
@@ -104,17 +128,22 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_hold_what_a_set_of_bytes_holds(
-            steps in prop::collection::vec((any::<bool>(), range()), 0..40),
+            steps in prop::collection::vec((0..4, range()), 0..40),
             look in range(),
         ) {
             let mut fragments = Fragments::default();
             let mut model = [false; BYTES];
-            for (add, range) in steps {
-                if add {
+            for (step, range) in steps {
+                if step < 2 {
                     let expected = fragments.len_with(&range);
                     fragments.insert(range.clone());
                     prop_assert_eq!(fragments.len(), expected);
                     model[range].fill(true);
+                } else if step == 2 {
+                    let expected = fragments.len() + usize::from(fragments.is_split_by(&range));
+                    fragments.remove(range.clone());
+                    prop_assert!(fragments.len() <= expected);
+                    model[range].fill(false);
                 } else {
                     fragments.cut(range.start);
                     model[range.start..].fill(false);

@@ -360,6 +360,43 @@ fn a_cut_ends_the_gathered_bytes() {
 }
 
 #[test]
+fn discarded_bytes_are_forgotten_and_the_length_stays() {
+    let mut bench = Bench::new(GatherLimits { pool_fragments_max: 3, ..limits() });
+    bench.gathers(0, &[1; 24]);
+    bench.gathers(60, &[2; 8]);
+    let at = |offset, length| vec![range(offset, length)];
+    let runs = |bench: &Bench| bench.gather.runs(ByteRange::ALL);
+    assert_eq!(runs(&bench), Runs::new([at(0, 24), at(60, 8)].concat()));
+    // The extents have three fragments, and there is no room for a fourth.
+    bench.gather.discard(range(4, 8), 0).unwrap();
+    assert_eq!(bench.read(0, 24), [[1; 4].as_slice(), &[0; 8], &[1; 12]].concat());
+    assert_eq!(runs(&bench), Runs::new([at(0, 24), at(60, 8)].concat()), "zeros are data");
+    bench.gather.discard(range(20, 46), 0).unwrap();
+    assert_eq!(runs(&bench), Runs::new([at(0, 20), at(66, 2)].concat()));
+    bench.gather.discard(range(4, 8), 0).unwrap();
+    assert_eq!(runs(&bench), Runs::new([at(0, 4), at(12, 8), at(66, 2)].concat()));
+    assert_eq!(bench.budget.in_use().fragments, 3);
+    bench.gather.discard(range(2, u64::MAX - 2), 67).unwrap();
+    assert_eq!((bench.gather.length(67), bench.read(67, 9)), (68, vec![0]), "its last byte stays");
+    bench.gather.discard(range(2, u64::MAX - 2), 68).unwrap();
+    assert_eq!(runs(&bench), Runs::new(at(0, 2)));
+    bench.gather.discard(ByteRange::ALL, 68).unwrap();
+    assert_eq!(bench.budget.in_use(), BudgetUse::default());
+}
+
+#[test]
+fn discarding_ends_the_failure_of_a_full_disk_with_its_bytes() {
+    let mut bench = Bench::new(limits());
+    bench.gathers(0, &[1; 16]);
+    let flush = sole(take_all(&mut bench.gather));
+    assert_eq!(bench.gather.discard(range(8, 1), 100), Err(vec![flush.id]), "the flush may still land");
+    bench.fail(flush, Errno::NOSPC);
+    bench.gather.discard(range(0, 16), 100).unwrap();
+    assert_eq!(bench.gather.failure(), None);
+    assert_eq!(bench.budget.counts().discarded_bytes, 16);
+}
+
+#[test]
 fn the_oldest_extents_of_any_file_are_due_first() {
     let budget = Budget::new(GatherLimits { pool_bytes_max: 4 * EXTENT, ..limits() });
     let start = Instant::now();

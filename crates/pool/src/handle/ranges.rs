@@ -28,15 +28,17 @@ impl ReplicaRanges for Handle {
             return IoHandle::ready(Ok(0));
         }
         self.change(Work::Copy, move |this| {
-            let source = this.replicas.file_to_copy(source)?;
+            let source = this.replicas.source_to_copy(source)?;
             this.replica.copy_from(&this.shared, this.claim, &source, stretch)
         })
     }
 
     fn share_from(&self, source: Source, stretch: Stretch) -> IoHandle<bool> {
         self.change(Work::Share, move |this| {
-            let source = this.replicas.file_to_copy(source)?;
-            this.replica.share_from(&this.shared, this.claim, &source, stretch)
+            let source = this.replicas.source_to_copy(source)?;
+            // Blocks are shared past the replica.
+            source.replica.flush(&this.shared)?;
+            this.replica.share_from(&this.shared, this.claim, &source.file, stretch)
         })
     }
 

@@ -131,7 +131,9 @@ async fn every_way_to_the_bytes_sees_gathered_ones() {
     assert_eq!(running.replicas(FileId(0), 9).await.unwrap()[0].size, size);
     let ranges = there.ranges().unwrap();
     assert_eq!(ranges.seek(2 * MIB + (1 << 19), RangeKind::Data).await.unwrap(), Some(3 * MIB));
-    assert!(there.local_range(range(64 << 10, 100)).is_some(), "the search has flushed");
+    assert_eq!(ranges.seek(3 * MIB, RangeKind::Hole).await.unwrap(), Some(3 * MIB + RECORD as u64));
+    assert_eq!(ranges.seek(size, RangeKind::Data).await.unwrap(), None);
+    assert!(memory(&running) > 0, "a search flushes nothing");
     written.check().await;
 }
 
@@ -264,6 +266,112 @@ async fn ranges_are_freed_and_copied_behind_gathered_writes() {
     let stretch = Stretch { from: 3 * MIB, to: 0, length: 4096 };
     other.ranges().unwrap().copy_from(source(), stretch).await.unwrap();
     assert_eq!(other.read_at(0, 4096).await.unwrap().data, [0x63; 4096][..]);
+}
+
+/// All of `source` up to `length`, to the beginning of another file.
+async fn copy_all(pool: &LocalPool, source: FileId, target: &Arc<dyn OpenReplica>, length: u64) {
+    let mut rest = Stretch { from: 0, to: 0, length };
+    while rest.length > 0 {
+        let copied =
+            target.ranges().unwrap().copy_from(Source::Local(pool.id(), source), rest).await.unwrap();
+        assert!(copied > 0);
+        rest = rest.behind(copied);
+    }
+}
+
+/// Each of these returned ENOSPC, for it flushed first.
+#[tokio::test]
+async fn a_full_disk_refuses_no_search_no_copy_of_gathered_bytes_and_no_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    fail_flushes(&running, Some(Errno::NOSPC));
+    let ranges = written.replica.ranges().unwrap();
+    assert_eq!(ranges.seek(2 * MIB + (1 << 19), RangeKind::Data).await.unwrap(), Some(3 * MIB));
+    assert_eq!(ranges.seek(3 * MIB, RangeKind::Hole).await.unwrap(), Some(3 * MIB + RECORD as u64));
+    let other = replica(&running, 2).await;
+    copy_all(&running, FILE, &other, written.expected.len() as u64).await;
+    check(&other, &written.expected).await;
+    ranges.deallocate(range(3 * MIB + 100, 4000)).await.unwrap();
+    written.note(3 * MIB + 100, &[0; 4000]);
+    written.check().await;
+    assert!(found(&running, 1).has_gathered(), "otherwise nothing was tested");
+    assert!(matches!(written.replica.sync().await, Err(PoolError::NoSpace(_))));
+    fail_flushes(&running, None);
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
+#[tokio::test]
+async fn all_gathered_bytes_can_be_freed_on_a_full_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    fail_flushes(&running, Some(Errno::NOSPC));
+    assert!(matches!(written.replica.sync().await, Err(PoolError::NoSpace(_))));
+    written.replica.ranges().unwrap().deallocate(range(0, u64::MAX)).await.unwrap();
+    written.expected.fill(0);
+    assert_eq!(memory(&running), 0);
+    written.check().await;
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
+#[tokio::test]
+async fn freeing_gathered_bytes_at_the_end_keeps_the_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    written.write(6 * MIB, &[0x33; RECORD], Stability::Unstable).await;
+    assert!(on_disk(&dir).len() < written.expected.len());
+    written.replica.ranges().unwrap().deallocate(range(6 * MIB + 10, 100 * MIB)).await.unwrap();
+    written.note(6 * MIB + 10, &[0; RECORD - 10]);
+    written.check().await;
+    let facts = running.facts(&[FILE], ANSWER_TIME).await.sole().unwrap().unwrap();
+    assert_eq!(facts.size, written.expected.len() as u64);
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
+#[tokio::test]
+async fn a_copy_takes_pieces_from_memory_and_file_and_leaves_holes() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    // Over bytes of the file, behind its end, and in two extents.
+    written.write(2 * MIB + 100, &[0x34; RECORD], Stability::Unstable).await;
+    written.write(4 * MIB - 100, &[0x35; RECORD], Stability::Unstable).await;
+    written.write(6 * MIB, &[0x36; RECORD], Stability::Unstable).await;
+    let before = memory(&running);
+    assert!(before > 0);
+    let other = replica(&running, 2).await;
+    copy_all(&running, FILE, &other, written.expected.len() as u64).await;
+    check(&other, &written.expected).await;
+    assert_eq!(memory(&running), before, "a copy flushes nothing of its source");
+    written.check().await;
+    let hole = other.ranges().unwrap().seek(4 * MIB + (1 << 19), RangeKind::Hole).await.unwrap();
+    assert_eq!(hole, Some(4 * MIB + (1 << 19)));
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
+/// A copy to a file with many gathered extents flushed them all, in a thread that reads wait for.
+#[tokio::test]
+async fn a_copy_flushes_no_more_of_its_target_than_it_copies_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let target = Written::scattered(&running, 1).await;
+    for extent in (20..24).rev() {
+        let data = Bytes::from(vec![0x66; RECORD]);
+        target.replica.write_at(extent * MIB, data, Stability::Unstable).await.unwrap();
+    }
+    let before = memory(&running);
+    let source = replica(&running, 2).await;
+    source.write_at(30 * MIB, Bytes::from("end"), Stability::Unstable).await.unwrap();
+    let stretch = Stretch { from: 0, to: 0, length: 30 * MIB };
+    let copied = target.replica.ranges().unwrap().copy_from(Source::Local(running.id(), FileId(2)), stretch);
+    assert!(copied.await.unwrap() <= io_engine::range::COPY_BYTES_MAX);
+    assert!((1..before).contains(&memory(&running)));
 }
 
 #[tokio::test]

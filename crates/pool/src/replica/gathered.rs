@@ -10,9 +10,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use api::{PoolError, ReadData, ReplicaFacts};
+use api::{PoolError, ReadData, ReplicaFacts, Stretch};
 use bytes::Bytes;
-use io_engine::gather::{Budget, Bypass, Failure, Flush, Gather, Mark, Together, Verdict};
+use io_engine::gather::{Budget, Bypass, Failure, Flush, Gather, Mark, Runs, Together, Verdict};
+use io_engine::range::COPY_BYTES_MAX;
 use io_engine::range_lock::RangeGuard;
 use io_engine::{READ_BYTES_MAX, pool_error};
 use parking_lot::Mutex;
@@ -23,6 +24,9 @@ use types::{ByteRange, FileId, Timestamp};
 use super::Replica;
 use crate::parts::PoolParts;
 use crate::store::look_at;
+
+/// Gathered bytes of one step of a copy.
+const COPIED_BYTES_MAX: u64 = 1 << 20;
 
 /// Of a pool that gathers, made by the first unstable write.
 #[derive(Default)]
@@ -63,6 +67,15 @@ impl Gathered {
     pub fn length(&self, file_bytes: u64) -> u64 {
         self.state().map_or(file_bytes, |state| state.lock().gather.length(file_bytes))
     }
+}
+
+/// The beginning of a stretch that is copied.
+pub enum CopyPart {
+    Gathered(Vec<u8>),
+    /// None of these bytes is in memory.
+    InFile {
+        length: u64,
+    },
 }
 
 impl Replica {
@@ -263,6 +276,46 @@ impl Replica {
             let cut = state.lock().gather.cut(size);
             assert!(cut.is_ok(), "flushes hold `ordering`, so none runs");
         }
+    }
+
+    /// Forgets what was gathered of a range, whose bytes in the file are zeros now. With the lock of the range. `size`: of the
+    /// file, at least.
+    pub(super) fn discard_gathered(&self, range: ByteRange, size: u64) {
+        if let Some(state) = self.gathered.state() {
+            let discarded = state.lock().gather.discard(range, size);
+            assert!(discarded.is_ok(), "a flush holds the lock of its extent");
+        }
+    }
+
+    /// To be taken before a look at the file.
+    pub(super) fn gathered_runs(&self) -> Runs {
+        self.gathered.state().map_or_else(Runs::default, |state| state.lock().gather.runs(ByteRange::ALL))
+    }
+
+    /// So much of a stretch that is copied here that what has to be flushed before is no more than is copied at once.
+    pub(super) fn limit_to_flush(&self, stretch: Stretch) -> Stretch {
+        let is_gathered =
+            ByteRange::new(stretch.to, stretch.length).is_some_and(|range| self.gathered.overlap(range));
+        let length_max = if is_gathered { COPY_BYTES_MAX } else { u64::MAX };
+        Stretch { length: stretch.length.min(length_max), ..stretch }
+    }
+
+    /// The beginning of a stretch of this replica. To be taken before the file is copied: a flush in
+    /// between takes bytes from here to there.
+    pub(super) fn part_to_copy(&self, from: u64, length: u64) -> CopyPart {
+        let (Some(state), Some(wanted)) = (self.gathered.state(), ByteRange::new(from, length)) else {
+            return CopyPart::InFile { length };
+        };
+        let gather = &state.lock().gather;
+        let Some(run) = gather.first(wanted) else { return CopyPart::InFile { length } };
+        if run.offset() > from {
+            return CopyPart::InFile { length: run.offset() - from };
+        }
+        // At most the constant, so it fits.
+        let mut data = vec![0; run.length().min(COPIED_BYTES_MAX) as usize];
+        let Some(run) = ByteRange::new(from, data.len() as u64) else { return CopyPart::InFile { length } };
+        gather.overlay(run).apply(from, &mut data);
+        CopyPart::Gathered(data)
     }
 
     /// A read of the file with the gathered writes over it.

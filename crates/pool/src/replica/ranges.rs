@@ -1,6 +1,7 @@
 //! Ranges of a replica: reserved, freed, found, copied. A change goes as a write does, under its ordering.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use api::{Advice, PoolError, RangeKind, Stretch};
@@ -9,9 +10,16 @@ use io_engine::{range, write};
 use rustix::io::Errno;
 use types::ByteRange;
 
+use super::gathered::CopyPart;
 use super::{Claim, Replica};
 use crate::parts::PoolParts;
 use crate::store::{Extent, look_at};
+
+/// The replica that is copied from, and its file.
+pub struct CopySource {
+    pub replica: Arc<Replica>,
+    pub file: Arc<OwnedFd>,
+}
 
 impl Replica {
     pub fn allocate(&self, shared: &PoolParts, claim: Claim, bytes: ByteRange) -> Result<(), PoolError> {
@@ -36,10 +44,17 @@ impl Replica {
         if self.file.open().is_none() {
             return Ok(());
         }
-        let _range = self.lock_flushed(shared, bytes.offset(), bytes.length())?;
-        let freed = range::deallocate(self.file.create(shared)?, bytes);
+        let failed = |errno| shared.write_failure("free space", errno);
+        let file = self.file.create(shared)?;
+        // No flush of these bytes runs either.
+        let _range = self.lock(shared, bytes.offset(), bytes.length())?;
+        let size = look_at(file).map_err(failed)?.size;
+        let freed = range::deallocate(file, bytes);
         self.note_change(shared);
-        freed.map_err(|errno| shared.write_failure("free space", errno))
+        freed.map_err(failed)?;
+        // In memory, as a truncation does: a full disk has no room for a flush. The file has not become shorter.
+        self.discard_gathered(bytes, size);
+        Ok(())
     }
 
     pub fn extend(&self, shared: &PoolParts, claim: Claim, length: u64) -> Result<(), PoolError> {
@@ -83,17 +98,57 @@ impl Replica {
         &self,
         shared: &PoolParts,
         claim: Claim,
-        source: &OwnedFd,
+        source: &CopySource,
         stretch: Stretch,
     ) -> Result<u64, PoolError> {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
+        let stretch = self.limit_to_flush(stretch);
         let _range = self.lock_flushed(shared, stretch.to, stretch.length)?;
-        let copied = range::copy(source.as_fd(), file, stretch);
+        let copied = self.copy_merged(shared, file, source, stretch);
         self.note_change(shared);
         let copied = copied.map_err(|errno| shared.write_failure("copy data", errno))?;
         shared.counters.written_bytes.add(copied);
         Ok(copied)
+    }
+
+    /// Pieces of the source in turn, from its memory and from its file.
+    fn copy_merged(
+        &self,
+        shared: &PoolParts,
+        file: BorrowedFd<'_>,
+        source: &CopySource,
+        stretch: Stretch,
+    ) -> Result<u64, Errno> {
+        let mut done = 0;
+        while done < stretch.length.min(range::COPY_BYTES_MAX) {
+            let rest = stretch.behind(done);
+            // The first part may be a hole of any length.
+            let length_max = if done == 0 { u64::MAX } else { range::COPY_BYTES_MAX - done };
+            let rest = Stretch { length: rest.length.min(length_max), ..rest };
+            let part = source.replica.part_to_copy(rest.from, rest.length);
+            let copied = match &part {
+                CopyPart::Gathered(data) => {
+                    let size = look_at(file)?.size;
+                    let written =
+                        shared.engine.path().write_locked(file, &self.io, size, rest.to, data, false);
+                    written.map(|()| data.len() as u64)
+                }
+                CopyPart::InFile { length } => {
+                    range::copy(source.file.as_fd(), file, Stretch { length: *length, ..rest })
+                }
+            };
+            match copied {
+                Ok(copied) => done += copied,
+                Err(errno) if done == 0 => return Err(errno),
+                // The next call meets it again.
+                Err(_) => break,
+            }
+            if matches!(part, CopyPart::InFile { length } if length == rest.length) {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     pub fn share_from(
@@ -113,14 +168,21 @@ impl Replica {
 
     /// Behind the end of the replica, and where it has no file, all is a hole.
     pub fn seek(&self, shared: &PoolParts, offset: u64, kind: RangeKind) -> Result<Option<u64>, PoolError> {
-        self.flush(shared)?;
-        match (self.file.open(), kind) {
-            (Some(file), _) => {
-                range::seek(file, offset, kind).map_err(|errno| shared.failure("find data", errno))
-            }
-            (None, RangeKind::Hole) => Ok(Some(offset)),
-            (None, RangeKind::Data) => Ok(None),
-        }
+        let Some(file) = self.file.open() else {
+            return Ok(match kind {
+                RangeKind::Hole => Some(offset),
+                RangeKind::Data => None,
+            });
+        };
+        let in_file = |offset, kind| range::seek(file, offset, kind);
+        let found = if self.has_gathered() {
+            // A truncation cuts the file and then the memory.
+            let _ordering = self.ordering.read();
+            self.gathered_runs().seek(offset, kind, in_file)
+        } else {
+            in_file(offset, kind)
+        };
+        found.map_err(|errno| shared.failure("find data", errno))
     }
 
     pub fn advise(&self, shared: &PoolParts, bytes: ByteRange, advice: Advice) -> Result<(), PoolError> {

@@ -1,5 +1,6 @@
 //! Any order of writes, reads, flushes, failures, cuts and commits reads as an array of bytes does.
 
+use api::RangeKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -203,19 +204,31 @@ impl Modelled {
     }
 
     fn deallocate(&mut self, range: ByteRange) {
-        if self.settle(None, |gather| take_range(gather, range)).is_err() {
-            return;
+        for id in self.bench.gather.behind(range) {
+            let which = self.flights.iter().position(|flush| flush.id == id).unwrap();
+            self.land(which, None, 0).unwrap();
         }
         for bytes in [&mut self.bench.file, &mut self.model] {
             let end = bytes.len().min(range.end() as usize);
             bytes[end.min(range.offset() as usize)..end].fill(0);
         }
+        self.bench.gather.discard(range, self.bench.file.len() as u64).unwrap();
     }
 
     fn check(&self) {
         let gather = &self.bench.gather;
         assert_eq!(gather.length(self.bench.file.len() as u64), self.model.len() as u64);
         assert_eq!(gather.in_flight.len(), self.flights.len());
+        let gathered = |at: u64| !gather.overlay(range(at, 1)).is_empty();
+        let first = (0..SPAN + 40).find(|at| gathered(*at));
+        assert_eq!(gather.first(ByteRange::ALL).map(|bytes| bytes.offset()), first);
+        let found = gather.runs(ByteRange::ALL).seek(0, RangeKind::Data, |_, _| Ok(None));
+        assert_eq!(found, Ok(first));
+        let behind = first.and_then(|first| (first..).find(|at| !gathered(*at)));
+        let found = first.map(|first| {
+            gather.runs(ByteRange::ALL).seek(first, RangeKind::Hole, |at, _| Ok(Some(at))).unwrap().unwrap()
+        });
+        assert_eq!(found, behind);
     }
 
     /// Extents, and the fragments in them.
