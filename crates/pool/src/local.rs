@@ -352,9 +352,11 @@ impl LocalPool {
 
     async fn facts_of(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
         let replica = self.replica(file).await?;
-        if replica.file().open().is_some() {
+        if replica.file().open().is_some()
+            && let Some(facts) = replica.facts_at_once(&self.shared)
+        {
             // The kernel has the attributes of an open file in memory: not worth a thread.
-            return replica.facts(&self.shared);
+            return facts;
         }
         self.with(file, Work::Inspect, |replica, shared| {
             replica.file().load(shared)?;

@@ -328,6 +328,7 @@ impl Replica {
                 let cut = record.cut(shared, file, size);
                 self.note_change(shared);
                 cut.map_err(failed)?;
+                shared.store.faults.in_cut();
                 self.cut_gathered(size);
             }
         }

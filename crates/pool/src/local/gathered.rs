@@ -1,6 +1,7 @@
 //! Delayed allocation: a pool whose writes are in memory behaves as one whose writes are in its files.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use api::{ANSWER_TIME, OpenReplica, Pool, PoolError, RangeKind, Source, Stability, Stretch};
@@ -372,6 +373,26 @@ async fn a_copy_flushes_no_more_of_its_target_than_it_copies_at_once() {
     let copied = target.replica.ranges().unwrap().copy_from(Source::Local(running.id(), FileId(2)), stretch);
     assert!(copied.await.unwrap() <= io_engine::range::COPY_BYTES_MAX);
     assert!((1..before).contains(&memory(&running)));
+}
+
+/// They told the length of before and the time of after.
+#[tokio::test]
+async fn facts_wait_for_a_truncation_that_has_cut_the_file_and_not_the_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    written.write(6 * MIB, &[0x33; RECORD], Stability::Unstable).await;
+    let (told, are_told) = std::sync::mpsc::channel();
+    let other = Arc::clone(&running);
+    *running.shared.store.faults.in_next_cut.lock() = Some(Box::new(move || {
+        let mut facts = Box::pin(async move { other.facts(&[FILE], ANSWER_TIME).await.sole() });
+        let at_once = facts.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        told.send((at_once.is_pending(), facts)).unwrap();
+    }));
+    running.truncate(&[(FILE, 100)], ANSWER_TIME).await.sole().unwrap();
+    let (is_pending, facts) = are_told.recv().unwrap();
+    assert!(is_pending);
+    assert_eq!(facts.await.unwrap().unwrap().size, 100);
 }
 
 #[tokio::test]

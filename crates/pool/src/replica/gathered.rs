@@ -355,8 +355,27 @@ impl Replica {
         Ok(ReadData { data: Bytes::from(data), end_of_file: end >= size })
     }
 
-    /// The facts of the replica with its gathered writes.
+    /// The facts of the replica with its gathered writes. Waits for a truncation that runs.
     pub fn facts(&self, shared: &PoolParts) -> Result<Option<ReplicaFacts>, PoolError> {
+        if !self.has_gathered() {
+            return self.file.facts(shared);
+        }
+        let _ordering = self.ordering.read();
+        self.facts_ordered(shared)
+    }
+
+    /// As [`Replica::facts`] without a wait. `None`: one would be needed.
+    pub fn facts_at_once(&self, shared: &PoolParts) -> Option<Result<Option<ReplicaFacts>, PoolError>> {
+        if !self.has_gathered() {
+            return Some(self.file.facts(shared));
+        }
+        let _ordering = self.ordering.try_read()?;
+        Some(self.facts_ordered(shared))
+    }
+
+    /// Under `ordering`: a truncation cuts the file and then the memory, and facts of the moment
+    /// between them would have the old length and the new time.
+    fn facts_ordered(&self, shared: &PoolParts) -> Result<Option<ReplicaFacts>, PoolError> {
         // Before the file is looked at, as in a read.
         let gathered = self.gathered.state().and_then(|state| {
             let state = state.lock();

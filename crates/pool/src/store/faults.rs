@@ -34,6 +34,8 @@ impl Faults {
         Ok(())
     }
 
+    pub fn in_cut(&self) {}
+
     pub fn of_blocks(&self, _first: u64, _count: u64) -> Result<(), Errno> {
         Ok(())
     }
@@ -67,6 +69,8 @@ mod injected {
         pub fail_journal: AtomicBool,
         /// Of a flush of gathered writes.
         pub flush: Mutex<Option<Errno>>,
+        /// Run by the next truncation, between the cut of the file and that of gathered writes.
+        pub in_next_cut: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     }
 
     pub struct OnDisk {
@@ -115,6 +119,13 @@ mod injected {
 
         pub fn of_flush(&self) -> Result<(), Errno> {
             self.flush.lock().map_or(Ok(()), Err)
+        }
+
+        pub fn in_cut(&self) {
+            let run = self.in_next_cut.lock().take();
+            if let Some(run) = run {
+                run();
+            }
         }
 
         pub fn of_blocks(&self, first: u64, count: u64) -> Result<(), Errno> {
