@@ -375,6 +375,33 @@ async fn a_copy_flushes_no_more_of_its_target_than_it_copies_at_once() {
     assert!((1..before).contains(&memory(&running)));
 }
 
+/// The flush of such an extent was taken for one that runs, for ever.
+#[tokio::test]
+async fn a_panic_in_a_flush_leaves_its_bytes_to_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    running.shared.store.faults.panic_in_flush.store(true, std::sync::atomic::Ordering::SeqCst);
+    written.replica.sync().await.unwrap_err();
+    written.check().await;
+    written.write(64 << 10, &[0x23; 100], Stability::Unstable).await;
+    written.check().await;
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+    assert_eq!(memory(&running), 0);
+    // Of one write that flushes several extents: none of them is lost.
+    written.write(3 * MIB - 8192, &[0x24; RECORD], Stability::Unstable).await;
+    written.write(3 * MIB, &[0x25; RECORD], Stability::Unstable).await;
+    assert!(memory(&running) > 0);
+    running.shared.store.faults.panic_in_flush.store(true, std::sync::atomic::Ordering::SeqCst);
+    let over = Bytes::from(vec![0x26; 4096]);
+    written.replica.write_at(3 * MIB - 2048, over.clone(), Stability::FileSync).await.unwrap_err();
+    written.check().await;
+    written.write(3 * MIB - 2048, &over, Stability::FileSync).await;
+    written.replica.sync().await.unwrap();
+    assert_eq!(on_disk(&dir), written.expected);
+}
+
 /// They told the length of before and the time of after.
 #[tokio::test]
 async fn facts_wait_for_a_truncation_that_has_cut_the_file_and_not_the_memory() {

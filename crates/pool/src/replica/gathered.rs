@@ -12,12 +12,12 @@ use std::time::Instant;
 
 use api::{PoolError, ReadData, ReplicaFacts, Stretch};
 use bytes::Bytes;
-use io_engine::gather::{Budget, Bypass, Failure, Flush, Gather, Mark, Runs, Together, Verdict};
+use io_engine::gather::{Budget, Bypass, Failure, Flush, FlushId, Gather, Mark, Runs, Together, Verdict};
 use io_engine::range::COPY_BYTES_MAX;
 use io_engine::range_lock::RangeGuard;
 use io_engine::{READ_BYTES_MAX, pool_error};
 use parking_lot::Mutex;
-use rustix::io::{pread, retry_on_intr};
+use rustix::io::{Errno, pread, retry_on_intr};
 use rustix::time::{ClockId, clock_gettime};
 use types::{ByteRange, FileId, Timestamp};
 
@@ -76,6 +76,30 @@ pub enum CopyPart {
     InFile {
         length: u64,
     },
+}
+
+/// Extents that are handed out to be written. Those that were not told when it is dropped, as after a panic, come back to
+/// memory.
+struct Untold<'a> {
+    state: &'a Mutex<State>,
+    shared: &'a PoolParts,
+    flushes: Vec<FlushId>,
+}
+
+impl Untold<'_> {
+    fn tell(&mut self, id: FlushId, outcome: Result<(), Errno>) {
+        self.flushes.retain(|untold| *untold != id);
+        self.state.lock().gather.written(id, outcome);
+    }
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        for id in std::mem::take(&mut self.flushes) {
+            self.shared.gathering.note_failed();
+            self.state.lock().gather.written(id, Err(Errno::CANCELED));
+        }
+    }
 }
 
 impl Replica {
@@ -217,6 +241,7 @@ impl Replica {
             assert!(take.behind.is_empty(), "a flush holds the lock of its extent");
             take.flushes
         };
+        let mut untold = Untold { state, shared, flushes: flushes.iter().map(|flush| flush.id).collect() };
         let mut outcome = Ok(());
         for Flush { id, pieces } in flushes {
             let written = match is_lost {
@@ -231,7 +256,7 @@ impl Replica {
             };
             drop(pieces);
             self.note_change(shared);
-            state.lock().gather.written(id, written);
+            untold.tell(id, written);
             outcome = outcome.and(written);
         }
         match outcome {

@@ -69,6 +69,8 @@ mod injected {
         pub fail_journal: AtomicBool,
         /// Of a flush of gathered writes.
         pub flush: Mutex<Option<Errno>>,
+        /// Of the next flush.
+        pub panic_in_flush: AtomicBool,
         /// Run by the next truncation, between the cut of the file and that of gathered writes.
         pub in_next_cut: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     }
@@ -118,6 +120,7 @@ mod injected {
         }
 
         pub fn of_flush(&self) -> Result<(), Errno> {
+            assert!(!self.panic_in_flush.swap(false, Ordering::SeqCst), "expected by this test");
             self.flush.lock().map_or(Ok(()), Err)
         }
 
