@@ -6,8 +6,9 @@
 mod pools;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use api::{ANSWER_TIME, Advice, Pool, PoolError, Source, Stability, Stretch};
+use api::{ANSWER_TIME, Advice, OpenReplica, Pool, PoolError, RangeKind, Source, Stability, Stretch};
 use bytes::Bytes;
 use forebay_pool::{GatherPolicy, IoPolicy, JournalPlace, LocalPool};
 use proptest::prelude::*;
@@ -52,6 +53,10 @@ enum Step {
         offset: u64,
         length: u64,
     },
+    Seek {
+        file: u64,
+        offset: u64,
+    },
     Restart {
         clean: bool,
     },
@@ -77,11 +82,19 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(file, offset, length)| Step::Deallocate { file, offset, length }),
         6 => (file.clone(), offset(), 0..1_200_000_u32)
             .prop_map(|(file, offset, length)| Step::Read { file, offset, length }),
+        2 => (file.clone(), offset()).prop_map(|(file, offset)| Step::Seek { file, offset }),
         1 => file.clone().prop_map(|file| Step::Remove { file }),
         1 => file.clone().prop_map(|file| Step::Sync { file }),
         1 => file.prop_map(|file| Step::Forget { file }),
         1 => any::<bool>().prop_map(|clean| Step::Restart { clean }),
     ]
+}
+
+/// Records that come out of order, so that a pool that gathers has the later ones in memory.
+fn disordered() -> impl Iterator<Item = Step> {
+    [(2 << 20, 1), (1 << 20, 2), (40_000, 3), (5000, 4), (20_000, 5)]
+        .into_iter()
+        .map(|(offset, byte)| Step::Write { file: 1, offset, data: vec![byte; 5000], stable: false })
 }
 
 /// `None`: removed, for ever. No entry: never written.
@@ -96,7 +109,8 @@ async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace, gather: Gath
     };
     let mut pool = open();
     let mut model = Model::new();
-    for step in steps {
+    let mut gathered_writes = 0;
+    for step in disordered().chain(steps) {
         match step {
             Step::Write { file, offset, data, stable } => {
                 let Some(expected) = model.entry(file).or_insert_with(|| Some(Vec::new())) else { continue };
@@ -183,7 +197,12 @@ async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace, gather: Gath
                 let range = ByteRange::new(offset, length).unwrap();
                 pools::writer(&pool, file).await.ranges().unwrap().deallocate(range).await.unwrap();
             }
+            Step::Seek { file, offset } => {
+                let Some(Some(expected)) = model.get(&file) else { continue };
+                check_seek(&pools::writer(&pool, file).await, expected, offset).await;
+            }
             Step::Restart { clean } => {
+                gathered_writes += writes_gathered(&pool);
                 if clean {
                     pool.close();
                 } else if journal != JournalPlace::Off || gather == GatherPolicy::Always {
@@ -199,6 +218,25 @@ async fn run(steps: Vec<Step>, io: IoPolicy, journal: JournalPlace, gather: Gath
         }
         check(&pool, &model).await;
     }
+    gathered_writes += writes_gathered(&pool);
+    assert_eq!(gathered_writes > 0, gather == GatherPolicy::Always, "{gathered_writes} gathered writes");
+}
+
+fn writes_gathered(pool: &LocalPool) -> u64 {
+    pool.io().gather.map_or(0, |gather| gather.counts.gathered_writes)
+}
+
+/// Only zeros are skipped, or found in place of data: the file system rounds data to blocks.
+async fn check_seek(replica: &Arc<dyn OpenReplica>, expected: &[u8], offset: u64) {
+    let ranges = replica.ranges().unwrap();
+    let from = expected.len().min(offset as usize);
+    let data = ranges.seek(offset, RangeKind::Data).await.unwrap();
+    assert!(data.is_none_or(|data| data >= offset && data < expected.len() as u64), "{data:?}");
+    let behind = data.map_or(expected.len(), |data| data as usize);
+    assert!(expected[from..behind].iter().all(|byte| *byte == 0), "data before {behind} from {from}");
+    let hole = ranges.seek(offset, RangeKind::Hole).await.unwrap().unwrap();
+    assert!(hole >= offset && hole <= offset.max(expected.len() as u64), "{hole}");
+    assert!(expected.get(hole as usize).is_none_or(|byte| *byte == 0), "data at {hole}");
 }
 
 async fn check(pool: &LocalPool, model: &Model) {
