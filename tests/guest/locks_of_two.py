@@ -13,7 +13,7 @@ def meet(name):
 
 def hook(*words):
     # Not from the mount: a shell looks at its directory when it starts, and would wait for a server that is down.
-    subprocess.run(["kc-hook", *words], check=True, cwd="/")
+    subprocess.run(["kc-hook", *words], check=True, cwd="/", env=dict(os.environ, PWD="/"))
 
 
 def opened(name):
