@@ -215,6 +215,9 @@ GROUPS = [
           # Seen in three of nine runs (in the one that was timed, 20 s after the last kill), with right files. The cause is not shown; perhaps a client that
           # waits to connect to its pool again for longer than it has to return a layout (10 s here).
           allowed_log=("revoked a layout that was not returned",)),
+    Group("gathered", "two clients write records in turn to one file, in a server whose pools gather them", "gathered",
+          pools=2, clients=2, mem="400M", about_s=60, forebay_only=True, config='[pools]\ngather = "always"\n',
+          hooks={"iostat": "{forebay} pool iostat --data {data}"}),
     Group("lost_pool", "a pool that cannot be reached", "lost_pool", pools=3, forebay_only=True,
           allowed_log=("a client could not use a pool",)),
     Group("drained_pool", "a pool that is taken out of use", "drained_pool", pools=2, forebay_only=True,
