@@ -236,7 +236,7 @@ impl Default for Pools {
             queue_len_max: 4_096,
             io: pool::IoPolicy::Auto,
             journal: pool::JournalPlace::Pool,
-            gather: pool::GatherPolicy::Never,
+            gather: pool::GatherPolicy::Auto,
         }
     }
 }

@@ -28,9 +28,9 @@ const FRAGMENTING: FsWord = 0x5846_5342;
 #[serde(rename_all = "lowercase")]
 pub enum GatherPolicy {
     /// On file systems where it was measured to pay.
+    #[default]
     Auto,
     Always,
-    #[default]
     Never,
 }
 

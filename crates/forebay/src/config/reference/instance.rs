@@ -76,7 +76,7 @@ pub const POOLS: &[Key] = &[
     ),
     choice(
         "pools.gather",
-        "\"never\"",
+        "\"auto\"",
         &["auto", "always", "never"],
         "Delayed allocation: small unstable writes that come out of order stay in memory for about a second, 64 MiB for each \
          pool at most. They go to their files in pieces of up to 1 MiB. auto: on XFS, where each of them would become an extent \
