@@ -307,7 +307,10 @@ impl Replica {
     /// file, at least.
     pub(super) fn discard_gathered(&self, range: ByteRange, size: u64) {
         if let Some(state) = self.gathered.state() {
-            let discarded = state.lock().gather.discard(range, size);
+            let mut state = state.lock();
+            // Behind the end of the file, nothing there has changed.
+            state.modified = file_system_time();
+            let discarded = state.gather.discard(range, size);
             assert!(discarded.is_ok(), "a flush holds the lock of its extent");
         }
     }
@@ -325,8 +328,8 @@ impl Replica {
         Stretch { length: stretch.length.min(length_max), ..stretch }
     }
 
-    /// The beginning of a stretch of this replica. To be taken before the file is copied: a flush in
-    /// between takes bytes from here to there.
+    /// The beginning of a stretch of this replica. To be taken before the file is copied: a flush in between takes bytes from
+    /// here to there.
     pub(super) fn part_to_copy(&self, from: u64, length: u64) -> CopyPart {
         let (Some(state), Some(wanted)) = (self.gathered.state(), ByteRange::new(from, length)) else {
             return CopyPart::InFile { length };
@@ -398,8 +401,8 @@ impl Replica {
         Some(self.facts_ordered(shared))
     }
 
-    /// Under `ordering`: a truncation cuts the file and then the memory, and facts of the moment
-    /// between them would have the old length and the new time.
+    /// Under `ordering`: a truncation cuts the file and then the memory, and facts of the moment between them would have the
+    /// old length and the new time.
     fn facts_ordered(&self, shared: &PoolParts) -> Result<Option<ReplicaFacts>, PoolError> {
         // Before the file is looked at, as in a read.
         let gathered = self.gathered.state().and_then(|state| {
