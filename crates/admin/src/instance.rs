@@ -45,6 +45,8 @@ pub struct Snapshot {
     /// Of all pools together.
     pub io_times: Vec<IoTimesView>,
     pub io_lanes: Vec<IoLaneView>,
+    /// Of all pools of this process together.
+    pub io_cpu: Vec<IoCpuView>,
     /// Of pools that have one.
     pub journals: Vec<JournalView>,
     /// Of pools with delayed allocation.
@@ -107,6 +109,10 @@ pub struct PoolView {
     pub client_read_us_per_mib: u64,
     pub client_write_us_per_operation: u64,
     pub client_write_us_per_mib: u64,
+    /// Bytes of reads that were in memory when they were asked for, that were not, and of which nobody looked.
+    pub resident_read_bytes: u64,
+    pub missing_read_bytes: u64,
+    pub unknown_read_bytes: u64,
     pub scrub: ScrubView,
 }
 
@@ -204,6 +210,22 @@ pub struct IoTimesView {
     pub up_to: Vec<(f64, u64)>,
     pub count: u64,
     pub sum_s: f64,
+    /// The end of the bucket, at most a quarter too long.
+    pub p50_s: f64,
+    pub p99_s: f64,
+    pub max_s: f64,
+}
+
+/// CPU time of the threads that ran reads or writes in one mode, without syncs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct IoCpuView {
+    /// `read`, `write`.
+    pub direction: &'static str,
+    pub mode: &'static str,
+    /// Of the requests that were measured, each counted for those that it stands for.
+    pub bytes: u64,
+    /// Of the same requests.
+    pub cpu_s: f64,
 }
 
 /// The threads of a pool for one sort of work.
@@ -214,7 +236,13 @@ pub struct IoLaneView {
     /// `data`, `sync`.
     pub lane: &'static str,
     pub waiting: u64,
+    /// Since the start.
+    pub waiting_max: u64,
     pub busy: u64,
+    pub threads_max: u64,
+    /// How long most jobs waited for a thread.
+    pub wait_p99_s: f64,
+    pub cpu_s: f64,
 }
 
 /// The write journal of a pool.

@@ -6,6 +6,7 @@
 //!
 //! Labels come from the code and the configuration, never from what a client sends, so the series are bounded.
 
+mod io_cpu;
 mod io_times;
 mod process;
 mod series;
@@ -111,8 +112,12 @@ impl Recorder {
             .build_recorder();
         let handle = recorder.handle();
         let recorder = Arc::new(recorder);
-        let recorded =
-            || SERIES.iter().filter(|series| !process::has(series.name) && series.name != IO_SECONDS);
+        let recorded = || {
+            SERIES.iter().filter(|series| {
+                let name = series.name;
+                !process::has(name) && !io_cpu::has(name) && name != IO_SECONDS
+            })
+        };
         with_local_recorder(&recorder, || recorded().for_each(Series::describe));
         Ok(Recorder { recorder, handle, problems_seen: Arc::default() })
     }
@@ -128,7 +133,10 @@ impl Recorder {
             snapshot::record(snapshot);
             self.record_problems(problems);
         });
-        self.handle.render() + &io_times::text(&snapshot.io_times) + &process::text(process)
+        self.handle.render()
+            + &io_times::text(&snapshot.io_times)
+            + &io_cpu::text(snapshot)
+            + &process::text(process)
     }
 
     fn record_problems(&self, problems: &[Problem]) {

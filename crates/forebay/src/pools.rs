@@ -2,6 +2,7 @@
 
 pub mod busiest;
 pub mod calibrate;
+pub mod costs;
 pub mod gathered;
 pub mod iostat;
 pub mod scrub;

@@ -1,11 +1,11 @@
-//! Decisions counted by kind, mode and reason, for `iostat` and the metrics.
+//! Decisions counted by kind, mode and reason, and the residency of reads, for `iostat` and the metrics.
 //!
 //! Counters only grow. They are read for status only, so the order between them does not matter: a snapshot that is
 //! taken while requests run may have the operation and not yet the bytes of one.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::mode::{Decision, Kind, Mode, Reason};
+use crate::mode::{Decision, Kind, Mode, Reason, Residency};
 
 const CELLS: usize = Kind::ALL.len() * Mode::ALL.len() * Reason::ALL.len();
 
@@ -34,6 +34,57 @@ pub struct DecisionCount {
     pub kind: Kind,
     pub decision: Decision,
     pub count: Count,
+}
+
+/// Bytes of reads by whether they were in memory when they were asked for. Reads that the page cache served whole are not
+/// in it: the decisions have them.
+#[derive(Default)]
+pub(crate) struct ResidencyCounts {
+    resident: AtomicU64,
+    missing: AtomicU64,
+    unknown: AtomicU64,
+    /// Bytes of these reads that the decisions have like those that the page cache served whole.
+    as_hot: AtomicU64,
+}
+
+/// Of all reads of one pool since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResidencyBytes {
+    pub resident: u64,
+    pub missing: u64,
+    /// Nobody looked: the kernel or the file system does not tell, or a door sent them by itself.
+    pub unknown: u64,
+}
+
+impl ResidencyCounts {
+    /// Of a read of so many bytes.
+    pub fn add(&self, residency: Residency, bytes: u64, is_as_hot: bool) {
+        if is_as_hot {
+            self.as_hot.fetch_add(bytes, Relaxed);
+        }
+        let resident = match residency {
+            Residency::Unknown => {
+                self.unknown.fetch_add(bytes, Relaxed);
+                return;
+            }
+            Residency::None => 0,
+            // In whole pages, which may be more than was read.
+            Residency::Part { resident_bytes } => resident_bytes.min(bytes),
+            Residency::All => bytes,
+        };
+        self.resident.fetch_add(resident, Relaxed);
+        self.missing.fetch_add(bytes - resident, Relaxed);
+    }
+
+    /// With the bytes of all reads that the decisions have as hot.
+    pub fn snapshot(&self, hot: u64) -> ResidencyBytes {
+        let served_whole = hot.saturating_sub(self.as_hot.load(Relaxed));
+        ResidencyBytes {
+            resident: self.resident.load(Relaxed) + served_whole,
+            missing: self.missing.load(Relaxed),
+            unknown: self.unknown.load(Relaxed),
+        }
+    }
 }
 
 /// Of a table with a cell for each kind and mode.
@@ -186,6 +237,18 @@ mod tests {
             assert_eq!(counts.count(*kind, *mode), Count { operations, bytes: 10 * operations });
         }
         assert_eq!(counts.bytes(), 210);
+    }
+
+    #[test]
+    fn a_read_counts_as_resident_as_far_as_its_pages_were_in_memory() {
+        let counts = ResidencyCounts::default();
+        counts.add(Residency::All, 10, false);
+        counts.add(Residency::None, 200, false);
+        counts.add(Residency::Part { resident_bytes: 4096 }, 10_000, true);
+        counts.add(Residency::Part { resident_bytes: 8192 }, 5000, false);
+        counts.add(Residency::Unknown, 7, false);
+        let expected = ResidencyBytes { resident: 10 + 4096 + 5000 + 300, missing: 200 + 5904, unknown: 7 };
+        assert_eq!(counts.snapshot(10_300), expected);
     }
 
     #[test]

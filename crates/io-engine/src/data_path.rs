@@ -20,7 +20,8 @@ use types::ByteRange;
 use crate::Ran;
 use crate::aligned::AlignedBuffers;
 use crate::capabilities::Capabilities;
-use crate::counters::{DecisionCounts, DecisionSnapshot};
+use crate::counters::{DecisionCounts, DecisionSnapshot, ResidencyBytes, ResidencyCounts};
+use crate::cpu::{CpuCounts, CpuTimer};
 use crate::direct::{DirectFile, DirectIo};
 use crate::file_io::{FileIo, Recorded};
 use crate::history::Observed;
@@ -45,6 +46,7 @@ const JUDGED_BYTES_MAX: u64 = 1 << 20;
 /// Of requests that no fact takes past the page cache.
 const SMALL: Decision = Decision { mode: Mode::Buffered, reason: Reason::Small };
 const HOT: Decision = Decision { mode: Mode::Buffered, reason: Reason::HotRead };
+const SENT: Decision = Decision { mode: Mode::Buffered, reason: Reason::Sent };
 /// Of reads from the page cache one in so many is timed, after the first ones: two looks at the clock cost a tenth of a
 /// short one.
 const TIMED_EACH: u64 = 64;
@@ -63,6 +65,8 @@ pub struct DataPath {
     direct_files_max: usize,
     counts: DecisionCounts,
     latencies: Latencies,
+    cpu: CpuCounts,
+    residency: ResidencyCounts,
     /// Of buffered reads only: pages that are read ahead stay in the page cache, which the other modes leave alone.
     read_ahead: PoolReadAhead,
 }
@@ -72,6 +76,7 @@ pub(crate) struct HotTimer {
     began: Instant,
     /// It stands for so many.
     count: u64,
+    cpu: Option<CpuTimer>,
 }
 
 #[derive(Clone, Copy)]
@@ -122,6 +127,8 @@ impl DataPath {
             direct_files_max,
             counts: DecisionCounts::default(),
             latencies: Latencies::default(),
+            cpu: CpuCounts::default(),
+            residency: ResidencyCounts::default(),
             read_ahead: PoolReadAhead::new(ReadAheadLimits::for_memory(READ_AHEAD_BYTES_MAX)),
         }
     }
@@ -190,6 +197,19 @@ impl DataPath {
         &self.latencies
     }
 
+    /// Of the threads that ran the requests, without syncs.
+    pub fn cpu(&self) -> &CpuCounts {
+        &self.cpu
+    }
+
+    /// Of all bytes that were read.
+    pub fn residency(&self) -> ResidencyBytes {
+        let counts = self.counts.snapshot();
+        let (hot, sent) = (counts.count(Kind::Read, HOT).bytes, counts.count(Kind::Read, SENT).bytes);
+        let bytes = self.residency.snapshot(hot);
+        ResidencyBytes { unknown: bytes.unknown + sent, ..bytes }
+    }
+
     /// `None`: this one is not timed.
     pub(crate) fn time_hot(&self) -> Option<HotTimer> {
         let before = self.counts.operations(Kind::Read, HOT);
@@ -198,7 +218,7 @@ impl DataPath {
             _ if before % TIMED_EACH == TIMED_EACH - 1 => TIMED_EACH,
             _ => return None,
         };
-        Some(HotTimer { began: Instant::now(), count })
+        Some(HotTimer { began: Instant::now(), count, cpu: CpuTimer::start_hot(before) })
     }
 
     /// Never waits for the disk.
@@ -229,8 +249,9 @@ impl DataPath {
         if bytes == 0 {
             return None;
         }
-        if let Some(HotTimer { began, count }) = timer {
+        if let Some(HotTimer { began, count, cpu }) = timer {
             self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), count);
+            self.cpu.record(Kind::Read, Mode::Buffered, bytes, cpu);
         }
         if !is_pinned_to_cache(io) && self.may_bypass(io, bytes) {
             let thresholds = self.rule.read().thresholds.contention;
@@ -243,7 +264,7 @@ impl DataPath {
 
     /// Bytes that a door has sent from the page cache.
     pub fn note_sent(&self, io: &FileIo, bytes: u64) {
-        self.count(io, Kind::Read, Decision { mode: Mode::Buffered, reason: Reason::Sent }, bytes);
+        self.count(io, Kind::Read, SENT, bytes);
     }
 
     /// The rest of a read of which some pages are not in memory, and what is to be read ahead after it. Waits for the disk.
@@ -255,15 +276,19 @@ impl DataPath {
     ) -> Result<(ReadData, Option<Advising>), Errno> {
         let began = Instant::now();
         let (offset, wanted, size) = (rest.offset(), rest.wanted(), rest.size());
-        let is_miss = rest.is_miss;
+        let (is_miss, residency) = (rest.is_miss, rest.residency());
+        let cpu = self.cpu.start(Kind::Read, wanted as u64);
         let ahead = |read: &ReadData| {
             let read = ByteRange::new(offset, read.data.len() as u64).filter(|_| is_miss)?;
             self.read_ahead.note_miss(&io.read_ahead, read, size, Instant::now())
         };
         if !self.may_bypass(io, wanted as u64) {
             let read = rest.finish(file)?;
-            self.count(io, Kind::Read, SMALL, read.data.len() as u64);
+            let bytes = read.data.len() as u64;
+            self.count(io, Kind::Read, SMALL, bytes);
             self.latencies.record(Kind::Read, Mode::Buffered, began.elapsed(), 1);
+            self.cpu.record(Kind::Read, Mode::Buffered, bytes, cpu);
+            self.residency.add(residency, bytes, false);
             let ahead = ahead(&read);
             return Ok((read, ahead));
         }
@@ -288,7 +313,10 @@ impl DataPath {
                 None => (rest.finish(file)?, Ran::Buffered),
             },
         };
-        self.note(io, inputs, decision, ran, read.data.len() as u64, began);
+        let bytes = read.data.len() as u64;
+        self.cpu.record(Kind::Read, ran.into(), bytes, cpu);
+        self.residency.add(residency, bytes, Decision { mode: ran.into(), ..decision } == HOT);
+        self.note(io, inputs, decision, ran, bytes, began);
         let ahead = if ran == Ran::Buffered { ahead(&read) } else { None };
         Ok((read, ahead))
     }
@@ -333,8 +361,10 @@ impl DataPath {
         began: Instant,
     ) -> Result<(), Errno> {
         let length = data.len() as u64;
+        let cpu = self.cpu.start(Kind::Write, length);
         if !self.may_bypass(io, length) {
             write_all(file, data, offset)?;
+            self.cpu.record(Kind::Write, Mode::Buffered, length, cpu);
             self.count(io, Kind::Write, SMALL, length);
             self.latencies.record(Kind::Write, Mode::Buffered, began.elapsed(), 1);
             return Ok(());
@@ -367,6 +397,7 @@ impl DataPath {
             (Mode::Direct, Some((direct, pair)), _) => direct.write(pair, data, offset)?,
             _ => buffered()?,
         };
+        self.cpu.record(Kind::Write, ran.into(), length, cpu);
         self.note(io, inputs, decision, ran, length, began);
         Ok(())
     }
@@ -445,6 +476,10 @@ impl DataPath {
 }
 
 impl Pages {
+    pub(crate) fn residency(self) -> Residency {
+        self.residency
+    }
+
     const NONE: Pages = Pages { residency: Residency::None, is_dirty: false };
 }
 

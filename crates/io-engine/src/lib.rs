@@ -15,6 +15,7 @@ pub mod calibration;
 pub mod capabilities;
 pub mod contention;
 pub mod counters;
+pub mod cpu;
 mod data_path;
 pub mod direct;
 mod engine;

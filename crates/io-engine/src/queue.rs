@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::cpu;
 use crate::latency::{Histogram, Times};
 
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -46,6 +47,8 @@ pub struct QueueLoad {
     pub waiting_max: usize,
     /// How long jobs waited for a thread.
     pub waits: Times,
+    /// CPU time of the threads.
+    pub cpu: Duration,
 }
 
 struct State {
@@ -55,6 +58,8 @@ struct State {
     /// Woken for a job that they have not yet taken; keeps two jobs from counting on one idle thread.
     woken: usize,
     threads: Vec<JoinHandle<()>>,
+    /// CPU time of the threads that were asked to end.
+    ended_cpu: Duration,
     stopping: bool,
 }
 
@@ -67,6 +72,7 @@ impl Queue {
             idle: 0,
             woken: 0,
             threads: Vec::new(),
+            ended_cpu: Duration::ZERO,
             stopping: false,
         };
         let waits = Histogram::default();
@@ -81,6 +87,7 @@ impl Queue {
             waiting: state.jobs.len(),
             waiting_max: state.waiting_max,
             waits: self.waits.times(),
+            cpu: state.cpu(),
         }
     }
 
@@ -121,6 +128,7 @@ impl Queue {
         let threads = {
             let mut state = self.state.lock();
             state.stopping = true;
+            state.ended_cpu = state.cpu();
             std::mem::take(&mut state.threads)
         };
         self.work.notify_all();
@@ -162,6 +170,10 @@ impl Queue {
 }
 
 impl State {
+    fn cpu(&self) -> Duration {
+        self.threads.iter().map(cpu::time_of).fold(self.ended_cpu, |sum, cpu| sum + cpu)
+    }
+
     fn push(&mut self, queued: Queued) {
         self.jobs.push_back(queued);
         self.waiting_max = self.waiting_max.max(self.jobs.len());
@@ -205,6 +217,18 @@ mod tests {
         assert_eq!((load.waiting, load.waiting_max, load.waits.count()), (0, 2, 3));
         assert_eq!(ran.load(Ordering::SeqCst), 2);
         assert_eq!(queue.push(count()), Err(Refused::Stopped));
+    }
+
+    #[test]
+    fn the_cpu_time_of_the_threads_is_known_while_they_run_and_after_they_ended() {
+        let queue = Queue::new("test".to_owned(), 2, 4);
+        assert_eq!(queue.load().cpu, Duration::ZERO);
+        let (ran, done) = mpsc::channel();
+        queue.push(Box::new(move || ran.send(()).unwrap())).unwrap();
+        done.recv().unwrap();
+        let while_running = queue.load().cpu;
+        queue.stop();
+        assert!(while_running > Duration::ZERO && queue.load().cpu >= while_running);
     }
 
     #[test]

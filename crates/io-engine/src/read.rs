@@ -13,6 +13,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::buffer::{Buffer, Buffers};
 use crate::data_path::Pages;
+use crate::mode::Residency;
 
 /// A read may always give less than was asked for; more than this it never does.
 pub const READ_BYTES_MAX: u32 = 4 << 20;
@@ -150,6 +151,19 @@ impl Unfinished {
     /// Of the file when it was looked at.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Of the range, when it was asked for. A try of the page cache stops at the first page that is missing: the rest counts
+    /// as missing then.
+    pub(crate) fn residency(&self) -> Residency {
+        match self.pages {
+            Some(pages) => pages.residency(),
+            None if !self.is_miss => Residency::Unknown,
+            None => match self.buffer.bytes.len() as u64 {
+                0 => Residency::None,
+                resident_bytes => Residency::Part { resident_bytes },
+            },
+        }
     }
 
     /// Waits for the disk.

@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use io_engine::calibration::{Cancel, Stopped};
-use io_engine::counters::Count;
+use io_engine::counters::{Count, ResidencyBytes};
+use io_engine::cpu::CpuTime;
 use io_engine::latency::Times;
 use io_engine::mode::{Crossover, Kind, Mode, Policy, Thresholds};
 use io_engine::readahead::ReadAheadCounts;
@@ -28,6 +29,10 @@ pub struct IoReport {
     pub journal: Option<JournalReport>,
     /// By kind and mode, those that there were.
     pub latencies: Vec<Latency>,
+    /// By kind and mode, those that were measured.
+    pub cpu: Vec<RequestCpu>,
+    /// Of the bytes that were read.
+    pub residency: ResidencyBytes,
     /// The lanes of the pool's threads.
     pub lanes: [(&'static str, QueueLoad); 2],
     pub read_ahead: ReadAheadCounts,
@@ -41,6 +46,14 @@ pub struct Latency {
     pub kind: Kind,
     pub mode: Mode,
     pub times: Times,
+}
+
+/// The CPU time of the threads that ran the requests of one kind in one mode, without syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestCpu {
+    pub kind: Kind,
+    pub mode: Mode,
+    pub cpu: CpuTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +202,10 @@ impl LocalPool {
             let times = path.latencies().times(kind, mode);
             Latency { kind, mode, times }
         });
+        let cpu = kinds_and_modes().map(|(kind, mode)| {
+            let cpu = path.cpu().time(kind, mode);
+            RequestCpu { kind, mode, cpu }
+        });
         IoReport {
             policy: path.policy(),
             is_uncached_possible: capabilities.uncached,
@@ -196,6 +213,8 @@ impl LocalPool {
             decisions: decisions.collect(),
             journal: self.journal(),
             latencies: latencies.filter(|latency| latency.times.count() > 0).collect(),
+            cpu: cpu.filter(|request| request.cpu.bytes > 0).collect(),
+            residency: path.residency(),
             lanes: self.parts().engine.loads(),
             read_ahead: path.read_ahead(),
             gather: self.parts().gathering.report(),

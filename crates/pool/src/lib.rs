@@ -53,8 +53,9 @@ pub use descriptions::{KeptDescriptions, fences};
 pub use error::OpenError;
 pub use gathering::{GatherPolicy, GatherReport};
 pub use identity::Identity;
-pub use io::{DecisionCount, FileCount, FileCounts, FileIoReport, IoReport, IoSizes, Latency};
+pub use io::{DecisionCount, FileCount, FileCounts, FileIoReport, IoReport, IoSizes, Latency, RequestCpu};
 pub use io_engine::calibration::{Cancel, Stopped};
+pub use io_engine::counters::ResidencyBytes;
 pub use io_engine::gather::{BudgetUse, Bypass, GatherCounts};
 pub use io_engine::latency::{Times as IoTimes, coarse_ends};
 /// The rule of modes, to decide recorded inputs again.

@@ -17,7 +17,7 @@ pub(super) fn text(all: &[IoTimesView]) -> String {
     let help = SERIES.iter().find(|series| series.name == IO_SECONDS).map_or("", |series| series.help);
     // Writing to a String never fails.
     let _ = writeln!(out, "# HELP {IO_SECONDS} {help}\n# TYPE {IO_SECONDS} histogram");
-    for IoTimesView { direction, mode, up_to, count, sum_s } in all {
+    for IoTimesView { direction, mode, up_to, count, sum_s, .. } in all {
         let labels = format!("direction=\"{direction}\",mode=\"{mode}\"");
         for (end, count) in up_to {
             let _ = writeln!(out, "{IO_SECONDS}_bucket{{{labels},le=\"{end}\"}} {count}");

@@ -178,6 +178,22 @@ pub const SERIES: &[Series] = &[
         &["direction", "mode"],
         "Time of reads and writes at the page cache or the disk, by I/O mode; syncs and waits for a thread apart.",
     ),
+    counter(
+        "forebay_io_cpu_seconds_total",
+        &["direction", "mode"],
+        "CPU time of the threads that ran reads and writes, by I/O mode, without syncs; short ones are sampled.",
+    ),
+    counter("forebay_io_cpu_bytes_total", &["direction", "mode"], "Bytes of these reads and writes."),
+    counter(
+        "forebay_io_thread_cpu_seconds_total",
+        &["lane", "pool"],
+        "CPU time of the threads of the pool, syncs and other work included.",
+    ),
+    counter(
+        "forebay_io_residency_bytes_total",
+        &["pool", "residency"],
+        "Bytes of reads, by whether they were in memory when they were asked for.",
+    ),
     gauge("forebay_io_waiting_jobs", &["lane", "pool"], "Jobs that wait for a thread of the pool."),
     gauge("forebay_io_busy_threads", &["lane", "pool"], "Threads of the pool that run a job."),
     counter(

@@ -44,6 +44,10 @@ pub(super) fn record(snapshot: &Snapshot) {
         set("forebay_io_waiting_jobs", lane.waiting);
         set("forebay_io_busy_threads", lane.busy);
     }
+    for cpu in &snapshot.io_cpu {
+        counter!("forebay_io_cpu_bytes_total", "direction" => cpu.direction, "mode" => cpu.mode)
+            .absolute(cpu.bytes);
+    }
     read_ahead(snapshot.read_ahead);
     snapshot.journals.iter().for_each(journal);
     snapshot.gathered.iter().for_each(gathered);
@@ -120,6 +124,15 @@ fn pools(snapshot: &Snapshot) {
             |series: &'static str, value| counter!(series, "pool" => pool.name.clone()).absolute(value);
         count("forebay_pool_read_bytes_total", pool.read_bytes);
         count("forebay_pool_written_bytes_total", pool.written_bytes);
+        for (residency, bytes) in [
+            ("resident", pool.resident_read_bytes),
+            ("missing", pool.missing_read_bytes),
+            ("unknown", pool.unknown_read_bytes),
+        ] {
+            let name = pool.name.clone();
+            counter!("forebay_io_residency_bytes_total", "pool" => name, "residency" => residency)
+                .absolute(bytes);
+        }
         set("forebay_pool_slow", if pool.slow { 1.0 } else { 0.0 });
         scrub(&pool.name, &pool.scrub);
         for (direction, operation_us, mib_us) in [

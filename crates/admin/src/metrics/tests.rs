@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView,
-    JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolView, QuestionCount, ReadAheadView,
-    ScrubView,
+    CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoCpuView, IoLaneView, IoModeView,
+    IoTimesView, JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolView, QuestionCount,
+    ReadAheadView, ScrubView,
 };
 
 fn snapshot() -> Snapshot {
@@ -20,6 +20,9 @@ fn snapshot() -> Snapshot {
                 free_bytes: 5,
                 read_bytes: 11,
                 slow: true,
+                resident_read_bytes: 31,
+                missing_read_bytes: 32,
+                unknown_read_bytes: 33,
                 client_write_us_per_operation: 2_500,
                 client_read_us_per_mib: 500,
                 scrub: ScrubView { bad_blocks: 3, last_complete_s: 1_700_000_000, ..ScrubView::default() },
@@ -56,8 +59,17 @@ fn snapshot() -> Snapshot {
             up_to: vec![(0.000_001, 0), (0.000_004, 5)],
             count: 6,
             sum_s: 0.5,
+            ..IoTimesView::default()
         }],
-        io_lanes: vec![IoLaneView { pool: "pool-0".to_owned(), lane: "data", waiting: 4, busy: 2 }],
+        io_lanes: vec![IoLaneView {
+            pool: "pool-0".to_owned(),
+            lane: "data",
+            waiting: 4,
+            busy: 2,
+            cpu_s: 1.75,
+            ..IoLaneView::default()
+        }],
+        io_cpu: vec![IoCpuView { direction: "write", mode: "direct", bytes: 4000, cpu_s: 0.125 }],
         journals: vec![JournalView {
             pool: "pool-0".to_owned(),
             records: 101,
@@ -172,6 +184,13 @@ fn the_text_has_values_types_and_help() {
         "forebay_io_seconds_count{direction=\"read\",mode=\"direct\"} 6",
         "forebay_io_waiting_jobs{lane=\"data\",pool=\"pool-0\"} 4",
         "forebay_io_busy_threads{lane=\"data\",pool=\"pool-0\"} 2",
+        "# TYPE forebay_io_cpu_seconds_total counter",
+        "forebay_io_cpu_seconds_total{direction=\"write\",mode=\"direct\"} 0.125",
+        "forebay_io_cpu_bytes_total{direction=\"write\",mode=\"direct\"} 4000",
+        "forebay_io_thread_cpu_seconds_total{lane=\"data\",pool=\"pool-0\"} 1.75",
+        "forebay_io_residency_bytes_total{pool=\"pool-0\",residency=\"resident\"} 31",
+        "forebay_io_residency_bytes_total{pool=\"pool-0\",residency=\"missing\"} 32",
+        "forebay_io_residency_bytes_total{pool=\"pool-0\",residency=\"unknown\"} 33",
         "forebay_journal_records_total{pool=\"pool-0\"} 101",
         "forebay_journal_bytes_total{pool=\"pool-0\"} 102",
         "forebay_journal_syncs_total{pool=\"pool-0\"} 103",

@@ -153,12 +153,18 @@ journal refused; files that followed, which are synced, so that a restart no lon
 to follow; and the space in use. A pool with delayed allocation (pools.gather) has a line with the writes that it kept
 in memory, the pieces of files that they were merged into, those of them without gaps, and the memory in use.
 
+Two more lines have the bytes that were in memory when clients read them, and the CPU time of the pool's threads: of
+all their work, syncs included, and for a GB (10⁹ bytes) of reads and writes. Reads that the page cache serves at once
+do not run in these threads.
+
 Each row of the first table has the requests that one rule gave one mode. The guide to pools and disks lists the
 reasons. Bytes are those of the requests at the pool, not those at its disk.
 
 The second table has the times of reads and writes at the page cache or the disk. Of reads that the page cache serves
-at once, one in 64 is timed and counts for all, after the first 64. The third table has the threads of the pools: the
-jobs that wait for one now, the most that ever waited, and how long they waited.
+at once, one in 64 is timed and counts for all, after the first 64. CPU s/GB is the CPU time of the thread that ran the
+request. Syncs and write-back by the kernel are not in it, so that buffered writes cost more than it shows. Requests
+below 1 MiB are measured by samples. The third table has the threads of the pools: the jobs that wait for one now, the
+most that ever waited, and how long they waited.
 
 The fourth table has the bytes that a pool had the kernel fetch before they were read: used, wasted because they were
 not read in time, and dropped because they were in memory or the pool's threads were busy.

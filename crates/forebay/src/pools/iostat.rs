@@ -1,5 +1,5 @@
 //! `forebay pool iostat`: the operations and bytes of each pool by kind, mode of I/O and reason, its write journal,
-//! delayed allocation, times, threads and read-ahead.
+//! delayed allocation, residency, times, CPU, threads and read-ahead.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::display::Size;
 
+use super::costs::{KindCpu, Residency, seconds_per_gb};
 use super::gathered::Gathered;
 use super::number;
 use super::times::Times;
@@ -30,6 +31,8 @@ pub struct PoolIo {
     pub modes: Vec<String>,
     pub decisions: Vec<Decisions>,
     pub latencies: Vec<KindTimes>,
+    pub cpu: Vec<KindCpu>,
+    pub residency: Residency,
     pub lanes: Vec<Lane>,
     pub read_ahead: ReadAheadBytes,
     /// `None`: the pool has none.
@@ -59,6 +62,8 @@ pub struct Lane {
     pub waiting_max: usize,
     /// How long jobs waited for a thread.
     pub waits: Times,
+    /// CPU time of the threads, syncs and other work included.
+    pub cpu_ns: u64,
 }
 
 /// Bytes that the pool had the kernel fetch before they were read.
@@ -138,6 +143,8 @@ impl PoolIo {
                 .collect(),
             decisions: report.decisions.iter().map(Decisions::from).collect(),
             latencies: report.latencies.iter().map(KindTimes::from).collect(),
+            cpu: report.cpu.iter().map(KindCpu::from).collect(),
+            residency: report.residency.into(),
             lanes: report.lanes.iter().map(|(lane, load)| Lane::new(lane, load)).collect(),
             read_ahead: report.read_ahead.into(),
             journal: report.journal.map(WriteJournal::from),
@@ -168,14 +175,18 @@ impl PoolIo {
         });
         let lanes = self.lanes.iter().map(|now| {
             let mut before = same().flat_map(|pool| &pool.lanes).filter(|before| before.lane == now.lane);
-            Lane { waits: now.waits.since(before.next().map(|before| &before.waits)), ..now.clone() }
+            before.next().map_or_else(|| now.clone(), |before| now.since(before))
         });
+        let cpu = same().next().map_or(&[][..], |pool| &pool.cpu);
+        let residency = same().next().map(|pool| pool.residency);
         let ahead = same().next().map(|pool| pool.read_ahead);
         let journal = same().next().and_then(|pool| pool.journal);
         let gathered = same().next().and_then(|pool| pool.gathered);
         PoolIo {
             decisions: decisions.collect(),
             latencies: latencies.filter(|latency| latency.times.count > 0).collect(),
+            cpu: self.cpu.iter().map(|now| now.since(cpu)).collect(),
+            residency: self.residency.since(residency.unwrap_or_default()),
             lanes: lanes.collect(),
             read_ahead: self.read_ahead.since(ahead.unwrap_or_default()),
             journal: self.journal.map(|now| now.since(journal.unwrap_or_default())),
@@ -222,9 +233,23 @@ impl From<&Latency> for KindTimes {
 }
 
 impl Lane {
+    fn since(&self, earlier: &Lane) -> Lane {
+        // Of a server that was started anew meanwhile.
+        let cpu_ns = self.cpu_ns.checked_sub(earlier.cpu_ns).unwrap_or(self.cpu_ns);
+        Lane { waits: self.waits.since(Some(&earlier.waits)), cpu_ns, ..self.clone() }
+    }
+
     fn new(lane: &str, load: &QueueLoad) -> Lane {
-        let QueueLoad { threads_max, busy, waiting, waiting_max, ref waits } = *load;
-        Lane { lane: lane.to_owned(), threads_max, busy, waiting, waiting_max, waits: Times::new(waits) }
+        let QueueLoad { threads_max, busy, waiting, waiting_max, ref waits, cpu } = *load;
+        Lane {
+            lane: lane.to_owned(),
+            threads_max,
+            busy,
+            waiting,
+            waiting_max,
+            waits: Times::new(waits),
+            cpu_ns: u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -253,6 +278,8 @@ impl Statistics {
             if let Some(gathered) = &pool.gathered {
                 text += &format!("{}: delayed allocation: {}\n", pool.name, gathered.line());
             }
+            text += &format!("{}: {}\n", pool.name, pool.residency.line());
+            text += &format!("{}: {}\n", pool.name, pool.cpu_line());
         }
         let mut table = Table::new([
             Column::Text("pool"),
@@ -279,7 +306,7 @@ impl Statistics {
         format!("{text}{table}\n{}\n{}\n{}", self.latencies(), self.lanes(), self.read_ahead())
     }
 
-    fn latencies(&self) -> Table<8> {
+    fn latencies(&self) -> Table<9> {
         let mut table = Table::new([
             Column::Text("pool"),
             Column::Text("kind"),
@@ -289,12 +316,15 @@ impl Statistics {
             Column::Number("p90"),
             Column::Number("p99"),
             Column::Number("longest"),
+            Column::Number("CPU s/GB"),
         ]);
         for pool in &self.pools {
             for KindTimes { kind, mode, times } in &pool.latencies {
                 let [p50, p90, p99, longest] = times.cells();
+                let cpu = pool.cpu.iter().find(|cpu| cpu.is_like(kind, mode));
+                let cpu = cpu.map_or_else(|| "-".to_owned(), KindCpu::cell);
                 let (kind, mode, count) = (kind.clone(), mode.clone(), times.count.to_string());
-                table.row([pool.name.clone(), kind, mode, count, p50, p90, p99, longest]);
+                table.row([pool.name.clone(), kind, mode, count, p50, p90, p99, longest, cpu]);
             }
         }
         table
@@ -342,6 +372,17 @@ impl Statistics {
 }
 
 impl PoolIo {
+    /// The threads have all work of the pool but reads that the page cache serves at once.
+    fn cpu_line(&self) -> String {
+        let ns = self.lanes.iter().map(|lane| lane.cpu_ns).fold(0, u64::saturating_add);
+        let in_threads = |counted: &&Decisions| {
+            !matches!((&*counted.kind, &*counted.reason), ("read", "hot-read" | "sent"))
+        };
+        let bytes = self.decisions.iter().filter(in_threads).map(|counted| counted.bytes).sum();
+        let each = seconds_per_gb(ns, bytes);
+        format!("CPU of its threads: {:.3} s, {each} s/GB without hot reads", ns as f64 / 1e9)
+    }
+
     /// Of all bytes that were read, or written.
     fn percent(&self, counted: &Decisions) -> String {
         let same = self.decisions.iter().filter(|other| other.kind == counted.kind);
@@ -366,6 +407,8 @@ mod tests {
             modes: vec!["buffered".to_owned()],
             decisions,
             latencies: Vec::new(),
+            cpu: Vec::new(),
+            residency: Residency::default(),
             lanes: Vec::new(),
             read_ahead: ReadAheadBytes::default(),
             journal: None,
@@ -386,15 +429,28 @@ mod tests {
         now.latencies.push(KindTimes { kind, mode, times: timed(&[(ms(1), 2), (ms(20), 1)]) });
         let lane = "data".to_owned();
         let waits = timed(&[(ms(2), 5)]);
-        now.lanes.push(Lane { lane, threads_max: 4, busy: 1, waiting: 2, waiting_max: 9, waits });
+        now.lanes.push(Lane {
+            lane,
+            threads_max: 4,
+            busy: 1,
+            waiting: 2,
+            waiting_max: 9,
+            waits,
+            cpu_ns: 3_000_000,
+        });
+        now.cpu.push(KindCpu { kind: "read".to_owned(), mode: "buffered".to_owned(), bytes: 4, cpu_ns: 2 });
+        now.residency.resident_bytes = 4096;
         let text = Statistics { pools: vec![now.clone()] }.text();
+        assert!(text.contains("pool-0: 4.0 KiB (100.0 %) of 4.0 KiB were in memory when"), "{text}");
+        assert!(text.contains("pool-0: CPU of its threads: 0.003 s, 732.422 s/GB without"), "{text}");
         let blocks: Vec<&str> = text.split("\n\n").collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         let row = |at: usize| words(blocks[at].lines().nth(1).unwrap());
-        assert_eq!(row(1), "pool-0 read buffered 3 1.0 ms 20 ms 20 ms 20 ms", "{text}");
+        assert_eq!(row(1), "pool-0 read buffered 3 1.0 ms 20 ms 20 ms 20 ms 0.500", "{text}");
         assert_eq!(row(2), "pool-0 data 1/4 2 9 2.0 ms 2.0 ms 2.0 ms 2.0 ms", "{text}");
         let idle = now.since(std::slice::from_ref(&now));
         assert!(idle.latencies.is_empty() && idle.lanes[0].waits.count == 0, "{idle:?}");
+        assert_eq!((idle.lanes[0].cpu_ns, idle.cpu[0].bytes, idle.residency), (0, 0, Residency::default()));
     }
 
     #[test]
@@ -469,7 +525,7 @@ mod tests {
         let text = Statistics { pools }.text();
         assert!(text.starts_with("pool-0: pools.io = \"auto\", possible: buffered\n"), "{text}");
         let rows: Vec<Vec<&str>> =
-            text.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+            text.lines().skip(5).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["pool-0", "read", "buffered", "small", "3", "4.0", "KiB", "100.0"]);
         assert_eq!(rows[2], ["pool-0", "write", "direct", "small", "1", "3.0", "KiB", "75.0"]);
     }

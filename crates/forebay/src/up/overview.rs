@@ -1,5 +1,7 @@
 //! The instance as the administrator's interface sees it, gathered from the doors, the pools and the namespace.
 
+mod pool_io;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,9 +9,9 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoLaneView, IoModeView, IoTimesView,
-    JournalView, KeysView, LogLevels, NamespaceView, NfsView, OpenView, OperationCount, PoolView, Problem,
-    ProcessView, QuestionCount, ReadAheadView, ScrubView, SlowOperation, Snapshot,
+    CacheView, ClientView, CopyView, GrantView, GssView, KeysView, LogLevels, NamespaceView, NfsView,
+    OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, ScrubView, SlowOperation,
+    Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
@@ -20,13 +22,12 @@ use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
-use pool::{BadReplica, IoKind, IoReport, IoTimes, JournalReport, LocalPool};
+use pool::{BadReplica, JournalReport, LocalPool, ResidencyBytes};
 use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::keys::Keys;
 use crate::output::counted;
 use crate::pool_map::{PoolMap, PoolPace};
-use crate::pools::gathered::Gathered;
 use crate::process;
 
 /// Rates are over the last so many samples, one a second.
@@ -199,97 +200,6 @@ impl Rates {
 }
 
 impl Overview {
-    /// Of all pools of this process together.
-    fn io_modes(reports: &[(PoolId, IoReport)]) -> Vec<IoModeView> {
-        let mut modes: BTreeMap<(&'static str, &'static str), IoModeView> = BTreeMap::new();
-        for count in reports.iter().flat_map(|(_, report)| &report.decisions) {
-            let view = modes.entry((count.mode, count.reason)).or_insert_with(|| IoModeView {
-                mode: count.mode,
-                reason: count.reason,
-                ..IoModeView::default()
-            });
-            let (operations, bytes) = match count.kind {
-                IoKind::Read => (&mut view.reads, &mut view.read_bytes),
-                IoKind::Write => (&mut view.writes, &mut view.written_bytes),
-            };
-            *operations += count.operations;
-            *bytes += count.bytes;
-        }
-        modes.into_values().collect()
-    }
-
-    /// Of all pools of this process together.
-    fn io_times(reports: &[(PoolId, IoReport)]) -> Vec<IoTimesView> {
-        let mut sums: BTreeMap<(&'static str, &'static str), IoTimes> = BTreeMap::new();
-        for latency in reports.iter().flat_map(|(_, report)| &report.latencies) {
-            let labels = (latency.kind.label(), latency.mode.label());
-            sums.entry(labels).or_default().add(&latency.times);
-        }
-        let views = sums.into_iter().map(|((direction, mode), times)| IoTimesView {
-            direction,
-            mode,
-            up_to: pool::coarse_ends().map(|end| (end.as_secs_f64(), times.up_to(end))).collect(),
-            count: times.count(),
-            sum_s: times.sum.as_secs_f64(),
-        });
-        views.collect()
-    }
-
-    fn io_lanes(reports: &[(PoolId, IoReport)]) -> Vec<IoLaneView> {
-        let lanes = reports.iter().flat_map(|(id, report)| {
-            report.lanes.iter().map(|(lane, load)| IoLaneView {
-                pool: id.to_string(),
-                lane,
-                waiting: load.waiting as u64,
-                busy: load.busy as u64,
-            })
-        });
-        lanes.collect()
-    }
-
-    fn journals(reports: &[(PoolId, IoReport)]) -> Vec<JournalView> {
-        let journals = reports.iter().filter_map(|(id, report)| Some((id, report.journal?)));
-        let views = journals.map(|(id, journal)| JournalView {
-            pool: id.to_string(),
-            records: journal.records,
-            record_bytes: journal.record_bytes,
-            syncs: journal.syncs,
-            refused: journal.refused,
-            written_back: journal.written_back,
-            files: journal.live_files,
-            used_bytes: journal.used_bytes,
-            room_bytes: journal.room_bytes,
-            failed: journal.has_failed,
-        });
-        views.collect()
-    }
-
-    fn gathered(reports: &[(PoolId, IoReport)]) -> Vec<GatheredView> {
-        let gathered = reports.iter().filter_map(|(id, report)| Some((id, Gathered::from(report.gather?))));
-        let views = gathered.map(|(id, gathered)| GatheredView {
-            pool: id.to_string(),
-            writes: gathered.writes,
-            bytes: gathered.bytes,
-            extents: gathered.extents,
-            complete: gathered.complete,
-            failed: gathered.failed,
-            no_memory: gathered.no_memory,
-            memory_bytes: gathered.memory_bytes,
-        });
-        views.collect()
-    }
-
-    /// Of all pools of this process together.
-    fn read_ahead(reports: &[(PoolId, IoReport)]) -> ReadAheadView {
-        let counts = reports.iter().map(|(_, report)| report.read_ahead);
-        counts.fold(ReadAheadView::default(), |view, counts| ReadAheadView {
-            advised_bytes: view.advised_bytes + counts.issued_bytes,
-            used_bytes: view.used_bytes + counts.used_bytes,
-            wasted_bytes: view.wasted_bytes + counts.wasted_bytes,
-            dropped_bytes: view.dropped_bytes + counts.dropped_bytes,
-        })
-    }
-
     /// To be called every second.
     pub fn sample(&self) {
         let statuses = self.pool_map.pools().into_iter();
@@ -407,7 +317,7 @@ fn pool_view(
         client_read_us_per_mib: us(pace.reads.mib_s),
         client_write_us_per_operation: us(pace.writes.operation_s),
         client_write_us_per_mib: us(pace.writes.mib_s),
-        scrub: ScrubView::default(),
+        ..PoolView::default()
     }
 }
 
@@ -540,7 +450,15 @@ impl Instance for Overview {
             let address = self.pool_map.address(id, door_nfs::NAME);
             let view =
                 pool_view(status, address, self.pool_map.is_drained(id), self.pool_map.pace(id), rates);
-            PoolView { scrub: self.scrub_view(id), ..view }
+            let bytes = io.iter().find(|(known, _)| *known == id).map(|(_, report)| report.residency);
+            let ResidencyBytes { resident, missing, unknown } = bytes.unwrap_or_default();
+            PoolView {
+                resident_read_bytes: resident,
+                missing_read_bytes: missing,
+                unknown_read_bytes: unknown,
+                scrub: self.scrub_view(id),
+                ..view
+            }
         });
         let door = self.door.status();
         let nfs_view = self.nfs_view(&door);
@@ -557,12 +475,13 @@ impl Instance for Overview {
             clients: self.clients(&nfs),
             open_count,
             open_files,
-            io_modes: Self::io_modes(&io),
-            io_times: Self::io_times(&io),
-            io_lanes: Self::io_lanes(&io),
-            journals: Self::journals(&io),
-            gathered: Self::gathered(&io),
-            read_ahead: Self::read_ahead(&io),
+            io_modes: pool_io::modes(&io),
+            io_times: pool_io::times(&io),
+            io_lanes: pool_io::lanes(&io),
+            io_cpu: pool_io::cpu(&io),
+            journals: pool_io::journals(&io),
+            gathered: pool_io::gathered(&io),
+            read_ahead: pool_io::read_ahead(&io),
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),

@@ -189,6 +189,11 @@ fn times_of_requests_and_the_load_of_threads_are_told() {
     assert_eq!(names, ["data", "sync"]);
     // Stable writes run there.
     assert!(lanes[1]["waits"]["count"].as_u64().unwrap() >= 3, "{told}");
+    assert!(lanes[1]["cpu_ns"].as_u64().unwrap() > 0, "{told}");
+    let cpu = &pool["cpu"].as_array().unwrap()[..];
+    assert_eq!((cpu.len(), &cpu[0]["kind"], &cpu[0]["bytes"]), (1, &"write".into(), &(3 * 4096).into()));
+    assert!(cpu[0]["cpu_ns"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(pool["residency"]["resident_bytes"], 0, "{told}");
 }
 
 #[test]

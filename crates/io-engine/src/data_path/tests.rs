@@ -392,3 +392,51 @@ fn a_write_by_the_holder_of_its_lock_does_not_wait_for_it() {
         assert_eq!(far, Err(Errno::FBIG));
     }
 }
+
+#[test]
+fn bytes_that_were_read_are_counted_by_their_residency() {
+    const PART: u64 = 256 << 10;
+    for policy in [Policy::Buffered, Policy::Auto, Policy::Direct] {
+        let bench = Bench::new(policy);
+        bench.path.set_thresholds(direct_from(64 << 10));
+        bench.file.write_all_at(&pattern(8 * PART as usize), 0).unwrap();
+        bench.forget();
+        let is_cold =
+            count_pages(bench.file.as_fd(), ByteRange::ALL).is_ok_and(|counts| counts.resident == 0);
+        if !is_cold {
+            println!("skipped: pages stay in memory, or are not counted here");
+            return;
+        }
+        bench.read(0, PART as u32);
+        assert_eq!(bench.path.residency(), ResidencyBytes { missing: PART, ..ResidencyBytes::default() });
+        // Three quarters of the next read, which the rule then takes for hot.
+        bench.forget();
+        let mut page = vec![0; page_size()];
+        for at in (4 * PART..4 * PART + PART * 3 / 4).step_by(page_size()) {
+            bench.file.read_exact_at(&mut page, at).unwrap();
+        }
+        bench.read(4 * PART, PART as u32);
+        bench.read(4 * PART, PART as u32);
+        bench.path.note_sent(&bench.io, 1000);
+        let ResidencyBytes { resident, missing, unknown } = bench.path.residency();
+        assert!(resident > PART && missing >= PART, "{policy}: {resident} {missing}");
+        assert_eq!((resident + missing, unknown), (3 * PART, 1000), "{policy}");
+    }
+}
+
+#[test]
+fn the_cpu_time_of_requests_is_counted_under_the_mode_that_ran() {
+    for policy in [Policy::Buffered, Policy::Uncached, Policy::Direct] {
+        let bench = Bench::new(policy);
+        bench.write(0, &pattern(2 << 20));
+        bench.forget();
+        bench.read(0, 2 << 20);
+        let counts = bench.path.counts();
+        for (kind, mode) in Kind::ALL.into_iter().flat_map(|kind| Mode::ALL.map(|mode| (kind, mode))) {
+            let counted = Reason::ALL.map(|reason| counts.count(kind, Decision { mode, reason }).bytes);
+            let cpu = bench.path.cpu().time(kind, mode);
+            assert_eq!(cpu.bytes, counted.iter().sum::<u64>(), "{policy} {kind:?} {mode:?}");
+            assert_eq!(cpu.time > Duration::ZERO, cpu.bytes > 0, "{policy} {kind:?} {mode:?}");
+        }
+    }
+}
