@@ -54,6 +54,7 @@ struct State {
     /// Starts and crashes so far.
     start: u32,
     counts: Counts,
+    contended: Vec<FileId>,
 }
 
 /// An open replica shares it with the pool, and keeps it when it is removed. Its lock is taken after that of the state.
@@ -123,6 +124,11 @@ impl MemoryPool {
     }
 
     /// The descriptions that the pool keeps, by id.
+    /// From now on writers of these files contend, and of no others.
+    pub fn set_contended(&self, files: &[FileId]) {
+        self.state().contended = files.to_vec();
+    }
+
     pub fn descriptions(&self) -> Vec<Description> {
         self.state().descriptions.values().cloned().collect()
     }
@@ -372,6 +378,7 @@ impl Pool for MemoryPool {
             reads: counts.reads,
             writes: counts.writes,
             syncs: counts.syncs,
+            contended: state.contended.clone(),
         }
     }
 }

@@ -113,6 +113,8 @@ pub struct PoolView {
     pub resident_read_bytes: u64,
     pub missing_read_bytes: u64,
     pub unknown_read_bytes: u64,
+    /// Files whose writers contend for the same pages now.
+    pub contended_files: u64,
     pub scrub: ScrubView,
 }
 
@@ -335,6 +337,8 @@ pub struct GrantView {
     pub recalls_answered: u64,
     pub recalls_unanswered: u64,
     pub revoked: u64,
+    /// Not granted since writers contended for the file; of delegations to write.
+    pub contended: u64,
 }
 
 /// Third-party copies of one direction: now, and since the start.

@@ -170,6 +170,8 @@ pub struct PoolStatus {
     pub reads: u64,
     pub writes: u64,
     pub syncs: u64,
+    /// Files whose writers contend for the same pages now: the last few.
+    pub contended: Vec<FileId>,
 }
 
 impl PoolStatus {

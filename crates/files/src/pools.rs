@@ -44,6 +44,11 @@ impl Pools<'_> {
         self.manager.closed()
     }
 
+    /// Whether writers of the file contend for the same pages at a pool now, as far as the pools have told.
+    pub fn is_contended(&self, file: FileId) -> bool {
+        self.states().iter().any(|state| state.contended.contains(&file))
+    }
+
     /// The alignment of clones that suits every pool; 0: no pool can clone.
     pub fn clone_granularity_max(&self) -> u32 {
         let of_pool = |id| self.manager.pool(id).and_then(|pool| pool.clone_granularity());

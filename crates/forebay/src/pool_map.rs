@@ -246,6 +246,7 @@ mod tests {
             reads: 0,
             writes: 0,
             syncs: 0,
+            contended: Vec::new(),
         }
     }
 

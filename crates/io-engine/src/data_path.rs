@@ -254,8 +254,7 @@ impl DataPath {
             self.cpu.record(Kind::Read, Mode::Buffered, bytes, cpu);
         }
         if !is_pinned_to_cache(io) && self.may_bypass(io, bytes) {
-            let thresholds = self.rule.read().thresholds.contention;
-            io.observe(Kind::Read, offset, bytes, Instant::now(), thresholds);
+            io.observe(Kind::Read, offset, bytes, Instant::now());
         }
         self.counts.add(Kind::Read, HOT, bytes);
         io.counts().add_roughly(Kind::Read, HOT.mode, bytes);
@@ -293,7 +292,7 @@ impl DataPath {
             return Ok((read, ahead));
         }
         let rule = *self.rule.read();
-        let observed = io.observe(Kind::Read, offset, wanted as u64, began, rule.thresholds.contention);
+        let observed = io.observe(Kind::Read, offset, wanted as u64, began);
         let inputs =
             rule.inputs(io, read_of(offset, wanted as u64), size, rest.pages.unwrap_or_default(), observed);
         let decision = decide(&inputs, &rule.thresholds);
@@ -334,7 +333,8 @@ impl DataPath {
     ) -> Result<(), WriteFailure> {
         let began = Instant::now();
         check_end(offset, data)?;
-        let _range = io.lock(offset, data.len() as u64, began).map_err(WriteFailure::from)?;
+        let thresholds = || self.rule.read().thresholds.contention;
+        let _range = io.lock(offset, data.len() as u64, began, thresholds).map_err(WriteFailure::from)?;
         self.run_write((file, io), size, (offset, data), is_stable, began).map_err(WriteFailure::from)
     }
 
@@ -379,7 +379,7 @@ impl DataPath {
             pattern: Pattern::Unknown,
             memory_alignment_bytes: Some(1 << address.trailing_zeros().min(20)),
         };
-        let observed = io.observe(Kind::Write, offset, length, began, rule.thresholds.contention);
+        let observed = io.observe(Kind::Write, offset, length, began);
         // Behind the end there are no pages.
         let pages = if offset < size { self.pages(file, offset, length) } else { Pages::NONE };
         let inputs = rule.inputs(io, request, size, pages, observed);

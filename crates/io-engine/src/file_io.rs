@@ -2,7 +2,8 @@
 //! read-ahead.
 //!
 //! A file that only has short requests of pages in memory has the locks alone. The first read that misses them makes the
-//! read-ahead, and the first request that may bypass the page cache makes the rest.
+//! read-ahead, the first write that waits for another one makes the contention, and the first request that may bypass the
+//! page cache makes the rest.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,14 +38,15 @@ pub struct FileIo {
     /// 0: none; else one more than the place of the mode in [`Mode::ALL`].
     pinned: AtomicU8,
     counts: ModeCounts,
+    /// Locked for the arithmetic of one request.
+    contention: OnceLock<Box<Mutex<Contention>>>,
     facts: OnceLock<Box<Facts>>,
     pub(crate) read_ahead: OnceLock<Arc<FileReadAhead>>,
 }
 
+#[derive(Default)]
 struct Facts {
     history: History,
-    /// Locked for the arithmetic of one request.
-    contention: Mutex<Contention>,
     pace: WritePace,
     direct: OnceLock<Option<DirectDescriptor>>,
     /// Locked to add one or to copy all.
@@ -79,6 +81,7 @@ impl Default for FileIo {
             locks: RangeLocks::new(WAITING_MAX),
             pinned: AtomicU8::new(0),
             counts: ModeCounts::default(),
+            contention: OnceLock::new(),
             facts: OnceLock::new(),
             read_ahead: OnceLock::new(),
         }
@@ -101,17 +104,23 @@ impl FileIo {
         place.checked_sub(1).map(|place| Mode::ALL[place])
     }
 
-    /// Holds the pages of a range against all other writers of the file. Blocks.
-    pub fn lock(&self, offset: u64, length: u64, now: Instant) -> Result<RangeGuard<'_>, LockRefused> {
+    /// Holds the pages of a range against all other writers of the file. Blocks. `thresholds` are asked for if it waited.
+    pub fn lock(
+        &self,
+        offset: u64,
+        length: u64,
+        now: Instant,
+        thresholds: impl FnOnce() -> ContentionThresholds,
+    ) -> Result<RangeGuard<'_>, LockRefused> {
         let page = page_size() as u64;
         let end = offset.saturating_add(length.max(1)).div_ceil(page).saturating_mul(page);
         let range = ByteRange::from_bounds(offset - offset % page, end.max(1));
         let range = range.expect("the end is behind the page that the offset is in");
         let guard = self.locks.acquire(range, LockKind::Exclusive, WAIT_MAX)?;
-        if guard.has_waited()
-            && let Some(facts) = self.facts.get()
-        {
-            facts.contention.lock().record_wait(now);
+        if guard.has_waited() {
+            let contention =
+                self.contention.get_or_init(|| Box::new(Mutex::new(Contention::new(thresholds()))));
+            contention.lock().record_wait(now);
         }
         Ok(guard)
     }
@@ -122,7 +131,7 @@ impl FileIo {
     }
 
     pub fn is_contended(&self, now: Instant) -> bool {
-        self.facts.get().is_some_and(|facts| facts.contention.lock().is_contended(now))
+        self.contention.get().is_some_and(|contention| contention.lock().is_contended(now))
     }
 
     /// Requests since the file was opened, short ones too.
@@ -145,17 +154,10 @@ impl FileIo {
     }
 
     /// Takes note of a request, and tells what is known of the file then.
-    pub(crate) fn observe(
-        &self,
-        kind: Kind,
-        offset: u64,
-        length: u64,
-        now: Instant,
-        thresholds: ContentionThresholds,
-    ) -> (Observed, bool) {
-        let facts = self.facts.get_or_init(|| Box::new(Facts::new(thresholds)));
+    pub(crate) fn observe(&self, kind: Kind, offset: u64, length: u64, now: Instant) -> (Observed, bool) {
+        let facts = self.facts.get_or_init(Box::default);
         let observed = facts.history.record(kind, offset, length, now);
-        (observed, facts.contention.lock().is_contended(now))
+        (observed, self.is_contended(now))
     }
 
     pub(crate) fn pace(&self) -> Option<&WritePace> {
@@ -187,17 +189,5 @@ impl FileIo {
         });
         // If two threads come at once, the second descriptor is closed again.
         Ok(facts.direct.get_or_init(|| reopened).as_ref().map(|direct| direct.file.as_fd()))
-    }
-}
-
-impl Facts {
-    fn new(thresholds: ContentionThresholds) -> Facts {
-        Facts {
-            history: History::default(),
-            contention: Mutex::new(Contention::new(thresholds)),
-            pace: WritePace::default(),
-            direct: OnceLock::new(),
-            recorded: Mutex::new(VecDeque::new()),
-        }
     }
 }

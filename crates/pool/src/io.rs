@@ -33,6 +33,8 @@ pub struct IoReport {
     pub cpu: Vec<RequestCpu>,
     /// Of the bytes that were read.
     pub residency: ResidencyBytes,
+    /// Files whose writers contend for the same pages now.
+    pub contended_files: usize,
     /// The lanes of the pool's threads.
     pub lanes: [(&'static str, QueueLoad); 2],
     pub read_ahead: ReadAheadCounts,
@@ -215,6 +217,7 @@ impl LocalPool {
             latencies: latencies.filter(|latency| latency.times.count() > 0).collect(),
             cpu: cpu.filter(|request| request.cpu.bytes > 0).collect(),
             residency: path.residency(),
+            contended_files: self.parts().contended.now(Instant::now()).len(),
             lanes: self.parts().engine.loads(),
             read_ahead: path.read_ahead(),
             gather: self.parts().gathering.report(),

@@ -21,6 +21,7 @@
 
 mod adopt;
 mod calibrating;
+mod contended;
 mod counters;
 mod database;
 mod descriptions;

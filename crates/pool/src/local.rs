@@ -25,6 +25,7 @@ use rustix::process::{Resource, getrlimit};
 use types::{Epoch, FileId, PoolId, Random};
 
 use crate::calibrating::Calibrating;
+use crate::contended::Contended;
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
 use crate::disk_error::is_of_the_disk;
@@ -149,6 +150,7 @@ impl LocalPool {
             space,
             writability,
             counters,
+            contended: Contended::default(),
             removed: Removed::new(REMOVED_LEN_MAX),
             verifier,
             closed: AtomicBool::new(false),
@@ -521,6 +523,7 @@ impl Pool for LocalPool {
             reads: counters.reads.value(),
             writes: counters.writes.value(),
             syncs: counters.syncs.value(),
+            contended: self.shared.contended.now(Instant::now()),
         }
     }
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use types::PoolId;
 
 use crate::calibrating::Calibrating;
+use crate::contended::Contended;
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
 use crate::gathering::Gathering;
@@ -34,6 +35,7 @@ pub struct PoolParts {
     pub space: Space,
     pub writability: Writability,
     pub counters: Counters,
+    pub contended: Contended,
     pub removed: Removed,
     pub verifier: Verifier,
     pub closed: AtomicBool,

@@ -22,6 +22,7 @@ mod record;
 mod unsynced;
 
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use api::{Birth, PoolError, ReplicaFacts, Stability};
 use io_engine::{FileIo, WriteFailure, write};
@@ -147,8 +148,26 @@ impl Replica {
         Ok(())
     }
 
-    /// Behind what was gathered of the range.
     fn write_file(
+        &self,
+        shared: &PoolParts,
+        file: (BorrowedFd<'_>, u64),
+        data: (u64, &[u8]),
+        is_stable: bool,
+    ) -> Result<(), PoolError> {
+        let waits = self.io.waits();
+        let written = self.write_behind_gathered(shared, file, data, is_stable);
+        if self.io.waits() != waits {
+            let (now, window) = (Instant::now(), shared.engine.path().thresholds().contention.window);
+            if self.io.is_contended(now) {
+                shared.contended.note(self.id(), now, window);
+            }
+        }
+        written
+    }
+
+    /// Behind what was gathered of the range.
+    fn write_behind_gathered(
         &self,
         shared: &PoolParts,
         (file, size): (BorrowedFd<'_>, u64),

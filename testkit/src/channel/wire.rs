@@ -423,6 +423,7 @@ pub(super) struct Status {
     reads: u64,
     writes: u64,
     syncs: u64,
+    contended: Vec<u64>,
 }
 
 impl Status {
@@ -441,6 +442,7 @@ impl Status {
             reads: status.reads,
             writes: status.writes,
             syncs: status.syncs,
+            contended: status.contended.iter().map(|file| file.0).collect(),
         }
     }
 
@@ -459,6 +461,7 @@ impl Status {
             reads: self.reads,
             writes: self.writes,
             syncs: self.syncs,
+            contended: self.contended.into_iter().map(FileId).collect(),
         }
     }
 }

@@ -77,6 +77,11 @@ pub const SERIES: &[Series] = &[
     counter("forebay_pool_read_bytes_total", &["pool"], "Bytes read from the pool."),
     counter("forebay_pool_written_bytes_total", &["pool"], "Bytes written to the pool."),
     gauge(
+        "forebay_pool_contended_files",
+        &["pool"],
+        "Files of the pool whose writers contend for the same pages now, at most 64.",
+    ),
+    gauge(
         "forebay_pool_slow",
         &["pool"],
         "1 if the pool is slow to write to, as NFS clients report; it then gets half as many new files.",
@@ -135,6 +140,11 @@ pub const SERIES: &[Series] = &[
         "forebay_nfs_revoked_total",
         &["kind"],
         "Layouts and delegations that were revoked because they were not returned in time.",
+    ),
+    counter(
+        "forebay_nfs_delegations_contended_total",
+        &[],
+        "Delegations to write that were not granted because writers contended for the file.",
     ),
     gauge(
         "forebay_nfs_copies",

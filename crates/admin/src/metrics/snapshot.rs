@@ -133,6 +133,7 @@ fn pools(snapshot: &Snapshot) {
             counter!("forebay_io_residency_bytes_total", "pool" => name, "residency" => residency)
                 .absolute(bytes);
         }
+        set("forebay_pool_contended_files", pool.contended_files as f64);
         set("forebay_pool_slow", if pool.slow { 1.0 } else { 0.0 });
         scrub(&pool.name, &pool.scrub);
         for (direction, operation_us, mib_us) in [
@@ -174,6 +175,8 @@ fn nfs(snapshot: &Snapshot) {
     gauge!("forebay_nfs_lock_waiters").set(*lock_waiters as f64);
     gauge!("forebay_nfs_clients_with_lost_locks").set(*lost_locks as f64);
     gauge!("forebay_nfs_flight_bytes").set(*flight_bytes as f64);
+    let contended = grants.iter().map(|grant| grant.contended).sum();
+    counter!("forebay_nfs_delegations_contended_total").absolute(contended);
     for grant in grants {
         let kind = grant.kind;
         counter!("forebay_nfs_granted_total", "kind" => kind).absolute(grant.granted);

@@ -22,6 +22,7 @@ struct Counters {
     answered: AtomicU64,
     unanswered: AtomicU64,
     revoked: AtomicU64,
+    contended: AtomicU64,
 }
 
 /// Of one kind.
@@ -35,6 +36,8 @@ pub struct GrantCounts {
     pub unanswered: u64,
     /// Revoked since it was not returned in time.
     pub revoked: u64,
+    /// Not granted since writers of the file contended for it. Of delegations to write.
+    pub contended: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,7 @@ pub(super) enum Step {
     Answered,
     Unanswered,
     Revoked,
+    Contended,
 }
 
 impl Step {
@@ -92,6 +96,7 @@ impl Counters {
             Step::Answered => &self.answered,
             Step::Unanswered => &self.unanswered,
             Step::Revoked => &self.revoked,
+            Step::Contended => &self.contended,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -104,6 +109,7 @@ impl Counters {
             answered: read(&self.answered),
             unanswered: read(&self.unanswered),
             revoked: read(&self.revoked),
+            contended: read(&self.contended),
         }
     }
 }

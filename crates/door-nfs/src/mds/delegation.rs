@@ -1,7 +1,8 @@
 //! Delegations: granting by OPEN (RFC 8881 §10.4, RFC 9754), and DELEGRETURN.
 //!
 //! A client that says what it wants is believed; for the others the adaptive rule decides. A client that cannot be
-//! called gets no delegation, and none is granted of a file that was just recalled.
+//! called gets no delegation, and none is granted of a file that was just recalled. Nor is one to write of a file whose
+//! writers contend for the same pages at a pool: they would recall it.
 
 use nfs4::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, ClientId4, DelegReturn4Args, NfsAce4, NfsSpaceLimit4, NfsStat4,
@@ -158,6 +159,13 @@ async fn grant(
 ) -> Result<OpenDelegation4, OpenNoneDelegation4> {
     let Clients { fs, states, .. } = &*grants.clients;
     let file = found.file.file;
+    if kind == DelegationKind::Write
+        && !matches!(wish, Wish::Reclaimed(_))
+        && fs.files.pools().is_contended(file)
+    {
+        grants.counts.count(Granted::Delegation(kind), Step::Contended);
+        return Err(CONTENTION);
+    }
     let has_times = keeps_times(compound, args, kind);
     // The open may have changed the attributes. For a delegation to read, those found before it suffice: they are not
     // newer than the client's.

@@ -1,7 +1,7 @@
 //! A namespace, and doors over it that share nothing else: as one door after changes of its configuration.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use api::{
@@ -50,6 +50,8 @@ pub struct Ground {
     pub namespace: Arc<SqlNamespace>,
     /// The same as the doors ask it.
     pub names: Arc<WatchedNamespace>,
+    /// Those that were started, in order.
+    pub doors: Mutex<Vec<Arc<HeadDoor>>>,
     clock: Arc<dyn Clock>,
     stop: watch::Sender<bool>,
     _dir: TempDir,
@@ -73,6 +75,7 @@ impl Ground {
             runtime: Runtime::new().unwrap(),
             names: Arc::new(WatchedNamespace::new(namespace.clone())),
             namespace,
+            doors: Mutex::default(),
             clock,
             stop: watch::Sender::new(false),
             _dir: dir,
@@ -164,6 +167,7 @@ impl Ground {
             let address = listener.local_addr().unwrap();
             let door = HeadDoor::start(services, config).await.unwrap();
             assert!(!door.in_grace(), "also where the door before it had clients");
+            self.doors.lock().unwrap().push(Arc::clone(&door));
             tokio::spawn(door.serve(listener, stopped));
             address
         });

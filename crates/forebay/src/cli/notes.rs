@@ -155,7 +155,7 @@ in memory, the pieces of files that they were merged into, those of them without
 
 Two more lines have the bytes that were in memory when clients read them, and the CPU time of the pool's threads: of
 all their work, syncs included, and for a GB (10⁹ bytes) of reads and writes. Reads that the page cache serves at once
-do not run in these threads.
+do not run in these threads. A line with contended files appears while there are some.
 
 Each row of the first table has the requests that one rule gave one mode. The guide to pools and disks lists the
 reasons. Bytes are those of the requests at the pool, not those at its disk.

@@ -18,7 +18,7 @@ use super::times::Times;
 use super::write_journal::WriteJournal;
 use crate::cli::IostatArguments;
 use crate::control::{self, Request};
-use crate::output;
+use crate::output::{self, counted};
 use crate::table::{Column, Table};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct PoolIo {
     pub latencies: Vec<KindTimes>,
     pub cpu: Vec<KindCpu>,
     pub residency: Residency,
+    /// Files whose writers contend for the same pages now.
+    pub contended_files: usize,
     pub lanes: Vec<Lane>,
     pub read_ahead: ReadAheadBytes,
     /// `None`: the pool has none.
@@ -145,6 +147,7 @@ impl PoolIo {
             latencies: report.latencies.iter().map(KindTimes::from).collect(),
             cpu: report.cpu.iter().map(KindCpu::from).collect(),
             residency: report.residency.into(),
+            contended_files: report.contended_files,
             lanes: report.lanes.iter().map(|(lane, load)| Lane::new(lane, load)).collect(),
             read_ahead: report.read_ahead.into(),
             journal: report.journal.map(WriteJournal::from),
@@ -280,6 +283,10 @@ impl Statistics {
             }
             text += &format!("{}: {}\n", pool.name, pool.residency.line());
             text += &format!("{}: {}\n", pool.name, pool.cpu_line());
+            if pool.contended_files > 0 {
+                let files = counted(pool.contended_files as u64, "file is", "files are");
+                text += &format!("{}: {files} contended\n", pool.name);
+            }
         }
         let mut table = Table::new([
             Column::Text("pool"),
@@ -409,6 +416,7 @@ mod tests {
             latencies: Vec::new(),
             cpu: Vec::new(),
             residency: Residency::default(),
+            contended_files: 0,
             lanes: Vec::new(),
             read_ahead: ReadAheadBytes::default(),
             journal: None,
@@ -440,9 +448,11 @@ mod tests {
         });
         now.cpu.push(KindCpu { kind: "read".to_owned(), mode: "buffered".to_owned(), bytes: 4, cpu_ns: 2 });
         now.residency.resident_bytes = 4096;
+        now.contended_files = 1;
         let text = Statistics { pools: vec![now.clone()] }.text();
         assert!(text.contains("pool-0: 4.0 KiB (100.0 %) of 4.0 KiB were in memory when"), "{text}");
         assert!(text.contains("pool-0: CPU of its threads: 0.003 s, 732.422 s/GB without"), "{text}");
+        assert!(text.contains("pool-0: 1 file is contended\n"), "{text}");
         let blocks: Vec<&str> = text.split("\n\n").collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         let row = |at: usize| words(blocks[at].lines().nth(1).unwrap());

@@ -304,6 +304,7 @@ fn pool_view(
         name: status.id.to_string(),
         address: address.map(|address| address.to_string()).unwrap_or_default(),
         drained,
+        contended_files: status.contended.len() as u64,
         offline: status.trouble(),
         total_bytes: status.total_bytes,
         free_bytes: status.free_bytes,
@@ -340,6 +341,7 @@ fn grant_view(kind: &'static str, counts: GrantCounts) -> GrantView {
         recalls_answered: counts.answered,
         recalls_unanswered: counts.unanswered,
         revoked: counts.revoked,
+        contended: counts.contended,
     }
 }
 
@@ -578,6 +580,7 @@ mod tests {
             reads: 0,
             writes: 0,
             syncs: 0,
+            contended: Vec::new(),
         }
     }
 

@@ -315,11 +315,19 @@ fn a_file_remembers_its_last_decisions_and_no_more() {
 
 #[test]
 fn writers_of_the_same_pages_wait_for_each_other_and_make_the_file_contended() {
-    let bench = Bench::with(Policy::Direct, Capabilities::NONE);
+    for policy in [Policy::Direct, Policy::Buffered] {
+        contend(policy);
+    }
+}
+
+/// Also where requests are too short to leave the page cache.
+fn contend(policy: Policy) {
+    let bench = Bench::with(policy, Capabilities::NONE);
     bench.write(0, &pattern(4096));
     for _ in 0..16 {
+        assert!(!bench.io.is_contended(Instant::now()));
         std::thread::scope(|scope| {
-            let held = bench.io.lock(0, 1, Instant::now()).unwrap();
+            let held = bench.io.lock(0, 1, Instant::now(), Default::default).unwrap();
             // Another byte of the same page.
             let waits = bench.io.waits();
             let waiter = scope.spawn(|| bench.write(100, b"x"));
@@ -330,8 +338,10 @@ fn writers_of_the_same_pages_wait_for_each_other_and_make_the_file_contended() {
             waiter.join().unwrap();
         });
     }
+    assert!(bench.io.is_contended(Instant::now()));
     bench.write(1 << 20, &pattern(4096));
-    assert!(bench.io.recorded().last().unwrap().inputs.file.is_contended);
+    assert!(bench.io.recorded().last().is_none_or(|recorded| recorded.inputs.file.is_contended));
+    assert_eq!(bench.io.recorded().is_empty(), policy == Policy::Buffered);
 }
 
 #[test]
@@ -381,7 +391,7 @@ fn reads_from_memory_are_timed_one_by_one_at_first_and_then_by_samples_that_stan
 fn a_write_by_the_holder_of_its_lock_does_not_wait_for_it() {
     for policy in [Policy::Buffered, Policy::Direct] {
         let bench = Bench::new(policy);
-        let _range = bench.io.lock(0, 1 << 20, Instant::now()).unwrap();
+        let _range = bench.io.lock(0, 1 << 20, Instant::now(), Default::default).unwrap();
         let data = pattern(8192);
         let file = bench.file.as_fd();
         bench.path.write_locked(file, &bench.io, 0, 100, &data, false).unwrap();

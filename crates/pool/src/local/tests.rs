@@ -245,3 +245,27 @@ async fn the_busiest_files_are_those_with_the_most_bytes_and_no_more_than_were_a
     assert_eq!(found(2), [2, 3]);
     assert_eq!(found(10), [2, 3, 1]);
 }
+
+#[tokio::test]
+async fn a_file_whose_writers_wait_for_each_other_is_listed_as_contended() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = LocalPool::open(Config { gather: GatherPolicy::Never, ..config(dir.path()) }).unwrap();
+    let (contended, other) = (replica(&running, 1).await, replica(&running, 2).await);
+    for replica in [&contended, &other] {
+        write(replica, Stability::Unstable).await.unwrap();
+    }
+    let found = running.replicas.find(FileId(1)).unwrap();
+    for _ in 0..16 {
+        assert_eq!(running.status().contended, []);
+        let held = found.io().lock(0, 1, Instant::now(), Default::default).unwrap();
+        let waits = found.io().waits();
+        let written = contended.write_at(0, Bytes::from("data"), Stability::Unstable);
+        while found.io().waits() == waits {
+            std::thread::yield_now();
+        }
+        drop(held);
+        written.await.unwrap();
+    }
+    assert_eq!(running.status().contended, [FileId(1)]);
+    assert_eq!(running.io().contended_files, 1);
+}

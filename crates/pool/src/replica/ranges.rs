@@ -197,7 +197,8 @@ impl Replica {
         offset: u64,
         length: u64,
     ) -> Result<RangeGuard<'_>, PoolError> {
-        let locked = self.io().lock(offset, length, Instant::now());
+        let thresholds = || shared.engine.path().thresholds().contention;
+        let locked = self.io().lock(offset, length, Instant::now(), thresholds);
         locked.map_err(|_| PoolError::Busy(shared.id()))
     }
 
