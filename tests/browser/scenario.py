@@ -207,6 +207,27 @@ def files_are_uploaded_and_appear(world):
 
 
 @step
+def the_pools_show_their_work(world):
+    world.server.command("pool", "scrub", "pool-0")
+    world.go("/ui/pools")
+    rows = lambda caption: [row.text for row in world.browser.all(f"[aria-label='{caption}'] tbody tr")]
+    world.browser.wait(lambda: rows("Scrubs") and "Never" not in rows("Scrubs")[0], "the scrub")
+    same("Not running" in rows("Scrubs")[0], True, rows("Scrubs"))
+    same(any("buffered" in row for row in rows("I/O modes")), True, rows("I/O modes"))
+    same(any("write" in row for row in rows("Times of reads and writes")), True, rows("Times of reads and writes"))
+    same(["sync" in row for row in rows("Threads")], [False, True], rows("Threads"))
+    same(["%" in row for row in rows("Reads from memory")], [True], rows("Reads from memory"))
+    same(["In order" in row for row in rows("Write journals")], [True], rows("Write journals"))
+    same("Read ahead" in world.browser.one("#live").text, True, "the use of read-ahead")
+    world.pictures("pools-work")
+    for width, scheme in ((1280, "light"), (360, "dark")):
+        world.browser.show_as(width, 2600, scheme)
+        world.browser.screenshot(os.path.join(world.artefacts, f"pools-whole-{width}-{scheme}.png"))
+    world.browser.show_as(1280, 800, "light")
+    world.go("/ui/files/data%202026/")
+
+
+@step
 def a_file_that_is_there_is_replaced_only_when_asked_for(world):
     path = world.file("README", b"A newer text.\n")
     world.browser.all("#upload-files")[0].type(path)

@@ -18,6 +18,7 @@ def free_ports(count):
 
 class Server:
     def __init__(self, binary, data, log):
+        self.binary, self.data = binary, data
         http, nfs, pool = free_ports(3)
         arguments = ["up", "--data", data, "--http-port", str(http), "--nfs-port", str(nfs), "--pool-port", str(pool)]
         self.log = open(log, "w")
@@ -40,6 +41,10 @@ class Server:
         if found := re.match(r"  login .* the password is in (.+)$", line):
             with open(found[1]) as f:
                 self.user, self.password = f.read().strip().split(":", 1)
+
+    def command(self, *arguments):
+        """A command of the same program on the running instance."""
+        subprocess.run([self.binary, *arguments, "--data", self.data], check=True, stdout=subprocess.DEVNULL)
 
     def stop(self):
         self.process.terminate()

@@ -122,6 +122,9 @@ pub struct PoolView {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ScrubView {
     pub running: bool,
+    /// Of the one that runs.
+    pub done_bytes: u64,
+    pub total_bytes: u64,
     /// Since the start.
     pub read_bytes: u64,
     /// Found since the start.

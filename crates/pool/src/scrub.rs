@@ -91,6 +91,9 @@ impl fmt::Display for ScrubStopped {
 #[derive(Clone, Debug, Default)]
 pub struct ScrubReport {
     pub is_running: bool,
+    /// Of the one that runs, and of all replicas when it began. 0 if none runs.
+    pub done_bytes: u64,
+    pub total_bytes: u64,
     /// Since the pool was opened.
     pub read_bytes: u64,
     pub bad_blocks: u64,
@@ -111,6 +114,9 @@ pub struct Scrubbing {
     storing: Mutex<()>,
     read_bytes: Counter,
     bad_blocks: Counter,
+    /// Of the one that runs, or ran last.
+    done_bytes: Counter,
+    total_bytes: Counter,
     looks: AtomicU32,
 }
 
@@ -142,14 +148,20 @@ impl Scrubbing {
             storing: Mutex::new(()),
             read_bytes: Counter::default(),
             bad_blocks: Counter::default(),
+            done_bytes: Counter::default(),
+            total_bytes: Counter::default(),
             looks: AtomicU32::new(0),
         }
     }
 
     pub fn report(&self) -> ScrubReport {
+        let is_running = self.is_running.load(Ordering::Relaxed);
+        let progress = |bytes: &Counter| if is_running { bytes.value() } else { 0 };
         let record = self.record.lock();
         ScrubReport {
-            is_running: self.is_running.load(Ordering::Relaxed),
+            is_running,
+            done_bytes: progress(&self.done_bytes),
+            total_bytes: progress(&self.total_bytes),
             read_bytes: self.read_bytes.value(),
             bad_blocks: self.bad_blocks.value(),
             last: record.last,
@@ -226,6 +238,8 @@ impl Scrubbing {
         if self.cancel.is_cancelled() {
             return Err(ScrubStopped::Cancelled);
         }
+        self.done_bytes.set(0);
+        self.total_bytes.set(0);
         let _is_running = RunningFlag::raise(&self.is_running);
         let _idle = IdlePriority::take();
         let begun = Position { begun_s: now_s(), after: 0, totals: ScrubTotals::default() };
@@ -294,6 +308,8 @@ impl Walk<'_> {
         }
         let done = position.totals.read_bytes;
         let left = self.bytes_behind(FileId(position.after)).map_err(failed)?;
+        self.scrubbing.done_bytes.set(done);
+        self.scrubbing.total_bytes.set(done.saturating_add(left));
         self.watch.begin(done, done.saturating_add(left));
         let capabilities = Capabilities::probe(self.shared.store.root()).unwrap_or(Capabilities::NONE);
         let mut examiner = Examiner {
@@ -393,6 +409,7 @@ impl Walk<'_> {
     fn step(&self, bytes: u64) -> Result<(), Halt> {
         self.scrubbing.read_bytes.add(bytes);
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.scrubbing.done_bytes.set(done);
         self.watch.advance(done);
         self.wait(bytes)
     }

@@ -30,6 +30,31 @@ impl Display for Count {
     }
 }
 
+/// Seconds with two or three digits that count: `83 µs`, `2.1 ms`, `0 s`.
+pub(crate) struct Took(pub f64);
+
+impl Display for Took {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            0.0 => return f.write_str("0 s"),
+            s if s < 1e-3 => (s * 1e6, "µs"),
+            s if s < 1.0 => (s * 1e3, "ms"),
+            s => (s, "s"),
+        };
+        if value < 10.0 { write!(f, "{value:.1} {unit}") } else { write!(f, "{value:.0} {unit}") }
+    }
+}
+
+/// The part of a whole: `45 %`. Only all of it is `100 %`.
+pub(crate) struct Percent(pub u64, pub u64);
+
+impl Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = u128::from(self.0) * 100 / u128::from(self.1.max(1));
+        write!(f, "{percent} %")
+    }
+}
+
 /// `2026-11-21 13:05`, in UTC; the script turns it into the reader's zone, of the same width.
 #[derive(Clone, Copy)]
 pub(crate) struct Minute(pub Timestamp);
@@ -75,6 +100,17 @@ mod tests {
         assert_eq!(Grouped(1_234_567).to_string(), "1\u{202f}234\u{202f}567");
         assert_eq!(Count(1, "entry", "entries").to_string(), "1 entry");
         assert_eq!(Count(0, "entry", "entries").to_string(), "0 entries");
+    }
+
+    #[test]
+    fn times_and_shares_have_few_digits() {
+        let took = [0.0, 0.000_083, 0.002_14, 0.25, 7.04, 83.0].map(|seconds| Took(seconds).to_string());
+        assert_eq!(took, ["0 s", "83 µs", "2.1 ms", "250 ms", "7.0 s", "83 s"]);
+        let shares = [(0, 0), (999, 1000), (7, 7), (u64::MAX, u64::MAX)];
+        assert_eq!(
+            shares.map(|(part, whole)| Percent(part, whole).to_string()),
+            ["0 %", "99 %", "100 %", "100 %"]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod clients;
 mod operations;
+mod pool_work;
 mod pools;
 
 use std::cmp::Ordering;
@@ -83,7 +84,8 @@ impl Page {
         let mut piece = Html::new();
         match view {
             View::Pools => {
-                pools::render(&mut piece, &snapshot, &self.within(self.instance.problems()).await?)
+                pools::render(&mut piece, &snapshot, &self.within(self.instance.problems()).await?);
+                pool_work::render(&mut piece, &snapshot);
             }
             View::Clients => clients::render(&mut piece, &snapshot, is_administrator),
             View::Operations => operations::render(&mut piece, &snapshot, is_administrator),
@@ -163,6 +165,20 @@ fn number_mark(is_number: bool) -> Html {
 fn sparkline(out: &mut Html, key: &str, value: u64) {
     html!(out; "<svg class=\"spark\" viewBox=\"0 0 60 16\" preserveAspectRatio=\"none\" aria-hidden=\"true\" data-key=\""
         (key) "\" data-value=\"" (value) "\"><polyline/></svg>");
+}
+
+/// A bar of the share that `part` has of `whole`. `is_room`: that it is nearly full is a warning.
+fn fill(part: u64, whole: u64, is_room: bool) -> Html {
+    // Of a thousand, which is finer than the bar is wide.
+    let share = (u128::from(part) * 1000 / u128::from(whole.max(1))).min(1000);
+    let mut out = Html::new();
+    html!(out; "<svg class=\"fill");
+    if is_room && share >= 900 {
+        html!(out; " full");
+    }
+    html!(out; "\" viewBox=\"0 0 1000 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"1000\" height=\"8\"/>\
+        <rect class=\"used\" width=\"" (share) "\" height=\"8\"/></svg>");
+    out
 }
 
 fn descending(a: u64, b: u64) -> Ordering {

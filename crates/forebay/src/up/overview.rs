@@ -258,6 +258,8 @@ impl Overview {
         let report = pool.scrub_report();
         ScrubView {
             running: report.is_running,
+            done_bytes: report.done_bytes,
+            total_bytes: report.total_bytes,
             read_bytes: report.read_bytes,
             bad_blocks: report.bad_blocks,
             bad_replicas: report.bad.len() as u64,

@@ -347,6 +347,27 @@ async fn an_interrupted_scrub_continues_behind_its_last_replica_and_keeps_its_co
 }
 
 #[tokio::test]
+async fn the_progress_of_a_scrub_is_reported_while_it_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    for file in [1, 2] {
+        write_blocks(&dir, &running, file, 4).await;
+    }
+    let mut seen = Vec::new();
+    let watch = Watch::acting(|done| {
+        let report = running.scrub_report();
+        seen.push((report.is_running, report.done_bytes == done, report.total_bytes));
+    });
+    scrub(&running, &watch);
+    let total = watch.begun.lock().1;
+    drop(watch);
+    assert!(total > 0 && !seen.is_empty());
+    assert!(seen.iter().all(|seen| *seen == (true, true, total)), "{seen:?} of {total}");
+    let report = running.scrub_report();
+    assert_eq!((report.is_running, report.done_bytes, report.total_bytes), (false, 0, 0));
+}
+
+#[tokio::test]
 async fn one_scrub_runs_at_a_time_and_the_end_of_the_pool_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let running = pool(&dir);

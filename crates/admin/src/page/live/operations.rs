@@ -1,9 +1,8 @@
-//! Counts of operations, the modes of I/O with their reasons, and slow operations.
+//! Counts of operations, and slow operations.
 
-use types::display::Size;
 use types::{DateTime, Timestamp};
 
-use crate::instance::{IoModeView, OperationCount, SlowOperation, Snapshot};
+use crate::instance::{OperationCount, SlowOperation, Snapshot};
 use crate::page::format::{Grouped, Minute};
 use crate::page::html::{Html, html};
 
@@ -11,25 +10,6 @@ use super::{Table, descending};
 
 pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool) {
     slow(out, snapshot, is_administrator);
-    let table = Table {
-        caption: "I/O modes",
-        columns: &[
-            ("Mode", false),
-            ("Reason", false),
-            ("Reads", true),
-            ("Read", true),
-            ("Writes", true),
-            ("Written", true),
-        ],
-        empty: "No data was read or written since the start.",
-    };
-    table.render(out, &snapshot.io_modes, |out, mode: &IoModeView| {
-        html!(out; "<tr data-key=\"" (mode.mode) "/" (mode.reason) "\"><th scope=\"row\">" (mode.mode)
-            "</th><td>"
-            (mode.reason) "</td><td class=\"n\">" (Grouped(mode.reads)) "</td><td class=\"n\">"
-            (Size(mode.read_bytes)) "</td><td class=\"n\">" (Grouped(mode.writes)) "</td><td class=\"n\">"
-            (Size(mode.written_bytes)) "</td></tr>");
-    });
     let mut operations: Vec<&OperationCount> =
         snapshot.operations.iter().filter(|one| one.count > 0).collect();
     operations.sort_by(|a, b| {

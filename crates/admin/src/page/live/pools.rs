@@ -6,7 +6,7 @@ use crate::instance::{PoolView, Problem, Snapshot};
 use crate::page::format::{Count, Grouped};
 use crate::page::html::{Html, html};
 
-use super::{Table, sparkline};
+use super::{Table, fill, sparkline};
 
 pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) {
     let problem_count = problems.len();
@@ -72,16 +72,9 @@ fn row(out: &mut Html, pool: &PoolView) {
 
 fn space(pool: &PoolView) -> Html {
     let used = pool.total_bytes.saturating_sub(pool.free_bytes);
-    // Of a thousand, which is finer than the bar is wide.
-    let share = u128::from(used) * 1000 / u128::from(pool.total_bytes.max(1));
     let mut out = Html::new();
-    html!(out; (Size(pool.free_bytes)) " free <span class=\"fine\">of " (Size(pool.total_bytes))
-        "</span><svg class=\"fill");
-    if share >= 900 {
-        html!(out; " full");
-    }
-    html!(out; "\" viewBox=\"0 0 1000 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"1000\" height=\"8\"/>\
-        <rect class=\"used\" width=\"" (share) "\" height=\"8\"/></svg>");
+    html!(out; (Size(pool.free_bytes)) " free <span class=\"fine\">of " (Size(pool.total_bytes)) "</span>"
+        [fill(used, pool.total_bytes, true)]);
     out
 }
 
