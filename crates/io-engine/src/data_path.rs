@@ -321,7 +321,7 @@ impl DataPath {
     }
 
     /// All of the bytes, or the error that stopped them; then some may have been written. `size`: of the file before it.
-    /// Not durable before the file is synced.
+    /// Not durable before the file is synced. Returns the way that it took.
     pub fn write(
         &self,
         file: BorrowedFd<'_>,
@@ -330,7 +330,7 @@ impl DataPath {
         offset: u64,
         data: &[u8],
         is_stable: bool,
-    ) -> Result<(), WriteFailure> {
+    ) -> Result<Ran, WriteFailure> {
         let began = Instant::now();
         check_end(offset, data)?;
         let thresholds = || self.rule.read().thresholds.contention;
@@ -347,7 +347,7 @@ impl DataPath {
         offset: u64,
         data: &[u8],
         is_stable: bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<Ran, Errno> {
         check_end(offset, data)?;
         self.run_write((file, io), size, (offset, data), is_stable, Instant::now())
     }
@@ -359,7 +359,7 @@ impl DataPath {
         (offset, data): (u64, &[u8]),
         is_stable: bool,
         began: Instant,
-    ) -> Result<(), Errno> {
+    ) -> Result<Ran, Errno> {
         let length = data.len() as u64;
         let cpu = self.cpu.start(Kind::Write, length);
         if !self.may_bypass(io, length) {
@@ -367,7 +367,7 @@ impl DataPath {
             self.cpu.record(Kind::Write, Mode::Buffered, length, cpu);
             self.count(io, Kind::Write, SMALL, length);
             self.latencies.record(Kind::Write, Mode::Buffered, began.elapsed(), 1);
-            return Ok(());
+            return Ok(Ran::Buffered);
         }
         let rule = *self.rule.read();
         let address = data.as_ptr().addr() as u64;
@@ -399,7 +399,7 @@ impl DataPath {
         };
         self.cpu.record(Kind::Write, ran.into(), length, cpu);
         self.note(io, inputs, decision, ran, length, began);
-        Ok(())
+        Ok(ran)
     }
 
     /// Whether a stretch that is about to be read is better read through the page cache, so that a door may send it from

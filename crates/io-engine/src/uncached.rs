@@ -173,19 +173,29 @@ fn enclose(a: ByteRange, b: ByteRange) -> ByteRange {
 impl Turn {
     /// Errors are left to the next sync, which the kernel tells them too.
     fn run(self, file: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) {
-        sync_range(file, self.full, libc::SYNC_FILE_RANGE_WRITE);
+        let _ = sync_range(file, self.full, libc::SYNC_FILE_RANGE_WRITE);
         if let (Some(other), Some(before)) = (other, self.before) {
-            sync_range(other, before, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+            let _ = sync_range(other, before, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
         }
     }
 }
 
-fn sync_range(file: BorrowedFd<'_>, range: ByteRange, flags: libc::c_uint) {
+/// Waits for the pages of a range that are on their way to the disk, and leaves the others in memory. The kernel tells each
+/// description of a lost write once, and this counts as a sync: its owner treats an error as one of fdatasync(2).
+pub fn check_write_back(file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
+    sync_range(file, range, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+fn sync_range(file: BorrowedFd<'_>, range: ByteRange, flags: libc::c_uint) -> Result<(), Errno> {
     // Ends of writes are at most OFFSET_MAX.
     let (offset, length) = (range.offset().cast_signed(), range.length().cast_signed());
     // SAFETY: the call takes a descriptor, which is borrowed for as long, and numbers. rustix does not have it.
     #[allow(unsafe_code)]
-    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
+    let done = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
+    match done {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 #[cfg(test)]

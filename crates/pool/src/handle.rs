@@ -95,6 +95,9 @@ impl OpenReplica for Handle {
             // Nothing was written past the journal since the pool was opened; what an earlier process wrote, the verifier tells of.
             return IoHandle::ready(Ok(verifier));
         }
+        if self.replica.is_to_record(&self.shared) {
+            return self.commit_recorded();
+        }
         self.shared.engine.sync(self)
     }
 

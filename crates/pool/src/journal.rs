@@ -1,4 +1,5 @@
-//! The write journal of a pool: a small stable write is on disk once its record is, and its file follows.
+//! The write journal of a pool: a small stable write, or one that COMMIT makes stable, is on disk once its record is, and its
+//! file follows.
 //!
 //! The rules of [`Journal`] hold here and in `replica`, which writes and appends under one lock. A change that goes past the
 //! journal settles its file before it is answered as stable; so does a cut, which has no record. Removals and fences have
@@ -34,7 +35,7 @@ use crate::replicas::Replicas;
 pub type Waiter = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
 /// The payload of one record. Longer writes are synced with their file: their bytes would be written twice.
-const PAYLOAD_BYTES_MAX: usize = 128 << 10;
+pub const PAYLOAD_BYTES_MAX: usize = 128 << 10;
 /// For a thread that leads the journal, before its records are made void.
 const REST_WAIT: Duration = Duration::from_secs(2);
 

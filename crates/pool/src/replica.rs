@@ -5,11 +5,12 @@
 //! no older write is running, and none comes.
 //!
 //! The parts, each of which imports only those before it: `descriptors`, `fence`, `faults`, `length`; `record`, which is
-//! what the label says; `file`, which is looked for, made and removed; `unsynced`, which brings writes to the disk;
-//! `gathered`, which keeps writes in memory. Locks are taken in the order `ordering`, `recording`, those of ranges, `syncing`,
+//! what the label says; `file`, which is looked for, made and removed; `unsynced`, which brings writes to the disk, and its `pending`;
+//! `gathered`, which keeps writes in memory; `commit`, by the journal. Locks are taken in the order `ordering`, `recording`, those of ranges, `syncing`,
 //! then those of the file.
 
 mod claim;
+mod commit;
 mod condemn;
 mod descriptors;
 mod faults;
@@ -17,6 +18,7 @@ mod fence;
 mod file;
 mod gathered;
 mod length;
+mod pending;
 mod ranges;
 mod record;
 mod unsynced;
@@ -25,9 +27,9 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use api::{Birth, PoolError, ReplicaFacts, Stability};
-use io_engine::{FileIo, WriteFailure, write};
+use io_engine::{FileIo, Ran, WriteFailure, write};
 use parking_lot::{Mutex, RwLock};
-use types::{Epoch, FileId};
+use types::{ByteRange, Epoch, FileId};
 use write_journal::{Record, Turn};
 
 use crate::journal::Waiter;
@@ -141,7 +143,14 @@ impl Replica {
         let is_stable = stability != Stability::Unstable;
         if is_stable || !self.gather(shared, offset, data) {
             let written = self.write_file(shared, (file, extent.size), (offset, data), is_stable);
-            self.note_change(shared);
+            let range = ByteRange::new(offset, data.len() as u64);
+            match (&written, range) {
+                (Ok(Ran::Buffered), Some(range)) if !is_stable => {
+                    self.note_write(shared);
+                    self.unsynced.note_in_cache(range);
+                }
+                _ => self.note_change(shared),
+            }
             written?;
         }
         shared.counters.written_bytes.add(data.len() as u64);
@@ -173,7 +182,7 @@ impl Replica {
         (file, size): (BorrowedFd<'_>, u64),
         (offset, data): (u64, &[u8]),
         is_stable: bool,
-    ) -> Result<(), PoolError> {
+    ) -> Result<Ran, PoolError> {
         let path = shared.engine.path();
         if !self.has_gathered() {
             let written = path.write(file, &self.io, size, offset, data, is_stable);
@@ -216,7 +225,7 @@ impl Replica {
         let written = self.write_file(shared, (file, extent.size), (offset, data), false);
         self.note_write(shared);
         let recorded = match &written {
-            Ok(()) => self.record(shared, &mut has_creation, (offset, data), waiter),
+            Ok(_) => self.record(shared, &mut has_creation, &[(offset, data)], waiter),
             Err(_) => Recorded { is_recorded: false, turn: None },
         };
         if !recorded.is_recorded {
@@ -227,18 +236,17 @@ impl Replica {
         Ok(recorded)
     }
 
-    /// Called with `recording` held.
+    /// One record of each piece. Called with `recording` held.
     fn record(
         &self,
         shared: &PoolParts,
         has_creation: &mut bool,
-        (offset, bytes): (u64, &[u8]),
+        pieces: &[(u64, &[u8])],
         waiter: Waiter,
     ) -> Recorded {
         let (file, record) = (self.id(), self.file.record());
         let (birth, epoch) = (u64::from(record.birth().0), u64::from(record.fence.epoch().0));
         let mut recorded = Recorded { is_recorded: false, turn: None };
-        let end = offset + bytes.len() as u64;
         if self.file.is_removed() {
             return recorded;
         }
@@ -254,13 +262,16 @@ impl Replica {
             }
             *has_creation = true;
         }
-        if let Some(turn) =
-            shared.journal.append(&Record::Write { file, birth, epoch, offset, bytes }, waiter)
-        {
-            record.promise_length(end);
-            recorded.is_recorded = true;
+        // The journal keeps their order: the last one is told when all are on disk.
+        let mut waiter = Some(waiter);
+        for (at, (offset, bytes)) in pieces.iter().enumerate() {
+            let waiter = waiter.take_if(|_| at + 1 == pieces.len()).unwrap_or_else(|| Box::new(|_| {}));
+            let write = Record::Write { file, birth, epoch, offset: *offset, bytes };
+            let Some(turn) = shared.journal.append(&write, waiter) else { return recorded };
+            record.promise_length(offset + bytes.len() as u64);
             recorded.turn = recorded.turn.or(turn);
         }
+        recorded.is_recorded = true;
         recorded
     }
 

@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use api::Birth;
+use io_engine::uncached::check_write_back;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatVfsMountFlags, fdatasync, fstat, fstatfs,
     fstatvfs, fsync, ioctl_ficlone, linkat, mkdirat, openat, openat2, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use types::{FileId, PoolId, Timestamp};
+use types::{ByteRange, FileId, PoolId, Timestamp};
 
 pub use self::faults::Faults;
 #[cfg(test)]
@@ -311,6 +312,12 @@ impl Store {
         fdatasync(file)?;
         self.faults.note_synced(file, false);
         Ok(())
+    }
+
+    /// An error if written data was lost on its way to the disk. Pages that wait in memory stay there.
+    pub fn check_write_back(&self, file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
+        self.faults.of_write_back()?;
+        check_write_back(file, range)
     }
 
     /// The data and everything about the file, also its label.

@@ -1,4 +1,4 @@
-//! Small stable writes: into the page cache and the journal, whose next sync answers them.
+//! Small stable writes and COMMITs of small writes: into the page cache and the journal, whose next sync answers them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use write_journal::JournalError;
 
 use super::Handle;
-use crate::journal::lead_aside;
+use crate::journal::{Waiter, lead_aside};
 use crate::replica::Recorded;
 
 type Tell = Box<dyn FnOnce(Result<Synced, PoolError>) + Send>;
@@ -84,10 +84,48 @@ impl Handle {
         }
     }
 
+    /// Of a few small writes that are not stable.
+    pub(super) fn commit_recorded(&self) -> IoHandle<Verifier> {
+        let (answer, handle) = self.shared.engine.answer();
+        let this = self.clone();
+        let tell = move |synced: Result<Synced, PoolError>| answer.give(synced.map(|synced| synced.verifier));
+        let append = |handle: &Handle, waiter: Waiter| {
+            let replica = Arc::clone(&handle.replica);
+            handle.replica.commit_recorded(&handle.shared, |past| {
+                Box::new(move |outcome| {
+                    if outcome.is_ok() {
+                        replica.unsynced().note_stable(past);
+                    }
+                    drop(replica);
+                    waiter(outcome);
+                })
+            })
+        };
+        let job = move || this.through_journal(append, |_| {}, Box::new(tell));
+        match self.shared.engine.begin(Work::Record, job) {
+            Ok(()) => handle,
+            Err(error) => IoHandle::ready(Err(error)),
+        }
+    }
+
     fn record(
         self,
         offset: u64,
         data: Bytes,
+        tell_written: impl FnOnce(Result<(), PoolError>),
+        tell_synced: Tell,
+    ) {
+        let append = move |handle: &Handle, waiter: Waiter| {
+            let Handle { shared, replica, claim, .. } = handle;
+            replica.write_recorded(shared, *claim, offset, &data, waiter)
+        };
+        self.through_journal(append, tell_written, tell_synced);
+    }
+
+    /// Bytes that `append` does not record are synced with the file.
+    fn through_journal(
+        self,
+        append: impl FnOnce(&Handle, Waiter) -> Result<Recorded, PoolError>,
         tell_written: impl FnOnce(Result<(), PoolError>),
         tell_synced: Tell,
     ) {
@@ -101,10 +139,9 @@ impl Handle {
                 }
             }
         };
-        let Handle { shared, replica, claim, .. } = &self;
-        let written = replica.write_recorded(shared, *claim, offset, &data, Box::new(waiter));
+        let written = append(&self, Box::new(waiter));
         // Before the answers: the bytes may be a slice of much more, and the caller may want the file closed.
-        drop((data, self));
+        drop(self);
         tell_written(written.as_ref().map(drop).map_err(Clone::clone));
         let (unrecorded, turn) = match written {
             Ok(Recorded { is_recorded, turn }) => (!is_recorded, turn),

@@ -1,5 +1,7 @@
 //! Restarts after a power cut: files are as of their last sync, and the journal brings the rest.
 
+mod commits;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,7 +11,7 @@ use std::sync::atomic::Ordering;
 use api::{ANSWER_TIME, Birth, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
 use bytes::Bytes;
 use proptest::prelude::*;
-use types::{Epoch, FileId, PoolId, Random};
+use types::{ByteRange, Epoch, FileId, PoolId, Random};
 
 use super::JournalPlace;
 use crate::OpenError;
@@ -300,11 +302,8 @@ async fn a_journal_that_moves_is_applied_first() {
     cut_power(pool);
     for (round, place) in places.into_iter().enumerate() {
         let pool = try_open(dir.path(), place).unwrap();
-        *pool.parts().store.faults.on_disk.lock() = Some(HashMap::new());
+        on_disk_as_it_is(&pool, dir.path());
         assert_eq!(read(&pool, 1).await, format!("round {round}").into_bytes());
-        // Rewritten as a whole, so that the last sync of the file is known.
-        replica(&pool, 1).await.write_at(0, Bytes::from("lost"), Stability::Unstable).await.unwrap();
-        replica(&pool, 1).await.sync().await.unwrap();
         write(&pool, 1, 0, format!("round {}", round + 1).as_bytes(), Stability::FileSync).await;
         cut_power(pool);
     }
@@ -362,6 +361,7 @@ enum Step {
     Write { file: u64, offset: u64, length: usize, is_stable: bool },
     Truncate { file: u64, size: u64 },
     Commit { file: u64 },
+    Deallocate { file: u64, offset: u64, length: u64 },
     Remove { file: u64 },
     WriteBack,
     CutPower,
@@ -370,11 +370,15 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let file = 1..4_u64;
-    let write = (file.clone(), 0..40_u64, 1..30_usize, any::<bool>());
+    // Side by side, or apart: many ranges of one COMMIT.
+    let offset = prop_oneof![2 => 0..40_u64, 1 => (1..12_u64).prop_map(|at| at * 50)];
+    let write = (file.clone(), offset, 1..30_usize, any::<bool>());
     prop_oneof![
         8 => write.prop_map(|(file, offset, length, is_stable)| Step::Write { file, offset, length, is_stable }),
         2 => (file.clone(), 0..60_u64).prop_map(|(file, size)| Step::Truncate { file, size }),
-        2 => file.clone().prop_map(|file| Step::Commit { file }),
+        3 => file.clone().prop_map(|file| Step::Commit { file }),
+        1 => (file.clone(), 0..60_u64, 1..30_u64)
+            .prop_map(|(file, offset, length)| Step::Deallocate { file, offset, length }),
         1 => file.prop_map(|file| Step::Remove { file }),
         1 => Just(Step::WriteBack),
         2 => Just(Step::CutPower),
@@ -466,6 +470,16 @@ async fn run(steps: &[Step]) {
                 let Some(mut model) = of(file) else { continue };
                 replica(&pool, *file).await.sync().await.unwrap();
                 model.settle();
+                files.insert(*file, Some(model));
+            }
+            Step::Deallocate { file, offset, length } => {
+                let Some(mut model) = of(file) else { continue };
+                let range = ByteRange::new(*offset, *length).unwrap();
+                replica(&pool, *file).await.ranges().unwrap().deallocate(range).await.unwrap();
+                let end = model.now.len().min((offset + length) as usize);
+                if (*offset as usize) < end {
+                    model.write(*offset as usize, &vec![0; end - *offset as usize], false);
+                }
                 files.insert(*file, Some(model));
             }
             Step::Remove { file } => {

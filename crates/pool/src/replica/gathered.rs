@@ -251,7 +251,7 @@ impl Replica {
                     shared.store.faults.of_flush()?;
                     let size = look_at(file)?.size;
                     let path = shared.engine.path();
-                    path.write_locked(file, &self.io, size, piece.offset, &piece.data, false)
+                    path.write_locked(file, &self.io, size, piece.offset, &piece.data, false).map(drop)
                 }),
             };
             drop(pieces);

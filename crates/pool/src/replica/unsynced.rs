@@ -10,8 +10,11 @@ use api::PoolError;
 use io_engine::SyncGate;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
+use types::ByteRange;
 
 use super::file::ReplicaFile;
+use super::pending::Pending;
+use crate::journal::PAYLOAD_BYTES_MAX;
 use crate::parts::PoolParts;
 
 #[derive(Default)]
@@ -24,6 +27,8 @@ pub struct Unsynced {
     /// Changes done that the journal does not have, and those of them that no restart takes back.
     past: AtomicU64,
     stable: AtomicU64,
+    /// The changes that are past and not stable. Locked when either is counted.
+    pending: Mutex<Pending>,
     gate: SyncGate,
     /// Held while the disk is asked for a sync, until what it tells is remembered. After `ordering`.
     syncing: Mutex<()>,
@@ -36,6 +41,24 @@ pub struct Promise {
     /// All of it is on disk, in the file or in the journal. Otherwise a label that reached the disk first would tell of bytes
     /// that were never there.
     pub is_recorded: bool,
+}
+
+/// The ranges of all changes that are not stable, but for those whose records are on their way. If they do not get records,
+/// only a sync brings them to the disk.
+pub struct Few<'a> {
+    unsynced: &'a Unsynced,
+    pub ranges: Vec<ByteRange>,
+    /// Changes past the journal so far.
+    pub past: u64,
+    pub are_recorded: bool,
+}
+
+impl Drop for Few<'_> {
+    fn drop(&mut self) {
+        if !self.are_recorded {
+            self.unsynced.note_past();
+        }
+    }
 }
 
 /// The extent of a sync.
@@ -82,7 +105,30 @@ impl Unsynced {
 
     /// As [`Unsynced::note_write`], of one that the journal does not have.
     pub fn note_past(&self) {
-        self.past.fetch_add(1, Ordering::AcqRel);
+        let mut pending = self.pending.lock();
+        pending.add_many(self.past.fetch_add(1, Ordering::AcqRel) + 1);
+    }
+
+    /// The same of a write whose bytes the page cache keeps.
+    pub fn note_in_cache(&self, range: ByteRange) {
+        let mut pending = self.pending.lock();
+        pending.add(range, self.past.fetch_add(1, Ordering::AcqRel) + 1, PAYLOAD_BYTES_MAX as u64);
+    }
+
+    /// The bytes of all changes that are not stable. `None`: they are too many, or not known.
+    pub fn few_bytes(&self) -> Option<u64> {
+        let pending = self.pending.lock();
+        pending.are_few(self.stable.load(Ordering::Acquire)).then(|| pending.bytes())
+    }
+
+    pub fn take_few(&self) -> Option<Few<'_>> {
+        let mut pending = self.pending.lock();
+        pending.are_few(self.stable.load(Ordering::Acquire)).then(|| Few {
+            unsynced: self,
+            ranges: pending.take(),
+            past: self.past.load(Ordering::Acquire),
+            are_recorded: false,
+        })
     }
 
     /// Changes past the journal so far.
@@ -92,7 +138,8 @@ impl Unsynced {
 
     /// So many changes past the journal are on disk, and no replay goes over them.
     pub fn note_stable(&self, past: u64) {
-        self.stable.fetch_max(past, Ordering::AcqRel);
+        let mut pending = self.pending.lock();
+        pending.forget(self.stable.fetch_max(past, Ordering::AcqRel).max(past));
     }
 
     /// Brings everything written so far, and the replica's name, to the disk; and the label, as far as it is promised to state
@@ -138,6 +185,20 @@ impl Unsynced {
         drop(syncing);
         replica.record().note_synced(shared, file, length);
         Ok(())
+    }
+
+    /// An error if the disk has lost some of what was written. `false`: a sync that runs is to be told.
+    pub fn check_write_back(
+        &self,
+        shared: &PoolParts,
+        replica: &ReplicaFile,
+        file: BorrowedFd<'_>,
+        ranges: &[ByteRange],
+    ) -> Result<bool, PoolError> {
+        let Some(_syncing) = self.syncing.try_lock() else { return Ok(false) };
+        replica.check_unbroken(shared)?;
+        let checked = ranges.iter().try_for_each(|range| shared.store.check_write_back(file, *range));
+        checked.map(|()| true).map_err(|errno| replica.record().faults.fail(shared, file, errno))
     }
 
     /// Written data may be lost. Waits for a sync that runs, so that no later one misses it.

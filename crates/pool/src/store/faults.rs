@@ -20,6 +20,10 @@ impl Faults {
         Ok(())
     }
 
+    pub fn of_write_back(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     pub fn of_open(&self) -> Result<(), Errno> {
         Ok(())
     }
@@ -53,6 +57,8 @@ mod injected {
     use super::{BorrowedFd, Errno};
     use crate::label::Label;
 
+    type InRecord = Box<dyn FnOnce() -> Result<(), Errno> + Send>;
+
     #[derive(Default)]
     pub struct Faults {
         pub fail_syncs: AtomicBool,
@@ -67,6 +73,8 @@ mod injected {
         /// Each replica as of its last sync: all that a power cut leaves.
         pub on_disk: Mutex<Option<HashMap<FileId, OnDisk>>>,
         pub fail_journal: AtomicBool,
+        /// Run by the next write of the journal while it waits for the disk.
+        pub in_next_record: Mutex<Option<InRecord>>,
         /// Of a flush of gathered writes.
         pub flush: Mutex<Option<Errno>>,
         /// Of the next flush.
@@ -91,6 +99,11 @@ mod injected {
             if let Some(wait) = wait {
                 wait();
             }
+            self.of_write_back()
+        }
+
+        /// The kernel tells of lost data to the first that asks.
+        pub fn of_write_back(&self) -> Result<(), Errno> {
             let fails =
                 self.fail_one_sync.swap(false, Ordering::SeqCst) || self.fail_syncs.load(Ordering::SeqCst);
             if fails { Err(Errno::IO) } else { Ok(()) }
@@ -116,6 +129,10 @@ mod injected {
 
         /// Of a write or a sync of the write journal.
         pub fn of_journal(&self) -> Result<(), Errno> {
+            let wait = self.in_next_record.lock().take();
+            if let Some(wait) = wait {
+                wait()?;
+            }
             if self.fail_journal.load(Ordering::SeqCst) { Err(Errno::IO) } else { Ok(()) }
         }
 
