@@ -207,6 +207,8 @@ impl Readable for Handle {
     fn open(&self) -> Result<Option<BorrowedFd<'_>>, PoolError> {
         self.check()?;
         self.shared.counters.reads.add(1);
+        let fault = self.shared.store.faults.of_read(self.replica.id());
+        fault.map_err(|errno| self.shared.failure("read data", errno))?;
         let file = self.replica.file().open();
         if file.is_none() {
             self.replica.file().check_present(&self.shared, self.claim)?;

@@ -780,6 +780,9 @@ impl Upkeep {
 mod failing_disks;
 
 #[cfg(test)]
+mod failing_files;
+
+#[cfg(test)]
 mod gathered;
 
 #[cfg(test)]

@@ -184,6 +184,7 @@ impl Replica {
         is_stable: bool,
     ) -> Result<Ran, PoolError> {
         let path = shared.engine.path();
+        shared.store.faults.of_write(self.id()).map_err(|errno| shared.write_failure("write data", errno))?;
         if !self.has_gathered() {
             let written = path.write(file, &self.io, size, offset, data, is_stable);
             return written.map_err(|failure| explain(shared, failure));

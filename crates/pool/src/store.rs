@@ -19,7 +19,7 @@ use types::{ByteRange, FileId, PoolId, Timestamp};
 
 pub use self::faults::Faults;
 #[cfg(test)]
-pub use self::faults::OnDisk;
+pub use self::faults::{OnDisk, Operation};
 use self::names::Names;
 use crate::disk_error::is_of_the_disk;
 use crate::label::{self, Label, LabelError};
@@ -299,6 +299,7 @@ impl Store {
 
     /// Writes a block to the disk and removes it again.
     pub fn try_to_write(&self) -> Result<(), Errno> {
+        self.faults.of_open()?;
         let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = openat(&self.root, PROBE, flags, Mode::RUSR | Mode::WUSR)?;
         let written = rustix::io::write(&file, &[0; 4096]).and_then(|_| fsync(&file));
@@ -308,7 +309,7 @@ impl Store {
 
     /// The data, and what is needed to read it back: size and extents (fdatasync(2)).
     pub fn sync_data(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.faults.of_sync()?;
+        self.faults.of_sync(file)?;
         fdatasync(file)?;
         self.faults.note_synced(file, false);
         Ok(())
@@ -316,13 +317,13 @@ impl Store {
 
     /// An error if written data was lost on its way to the disk. Pages that wait in memory stay there.
     pub fn check_write_back(&self, file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
-        self.faults.of_write_back()?;
+        self.faults.of_write_back(file)?;
         check_write_back(file, range)
     }
 
     /// The data and everything about the file, also its label.
     pub fn sync_all(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.faults.of_sync()?;
+        self.faults.of_sync(file)?;
         fsync(file)?;
         self.faults.note_synced(file, true);
         Ok(())
@@ -335,7 +336,7 @@ impl Store {
 
     /// Names that came or went are on disk as they are now.
     pub fn sync_names(&self, files: &[FileId]) -> Result<(), Errno> {
-        self.faults.of_sync()?;
+        self.faults.of_names()?;
         names::sync_all(&self.root, files)
     }
 }

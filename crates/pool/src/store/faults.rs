@@ -3,9 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
+use types::FileId;
 
 #[cfg(test)]
-pub use self::injected::{Faults, OnDisk};
+pub use self::injected::{Faults, OnDisk, Operation};
 
 #[cfg(not(test))]
 pub struct Faults;
@@ -16,11 +17,23 @@ impl Faults {
         Faults
     }
 
-    pub fn of_sync(&self) -> Result<(), Errno> {
+    pub fn of_read(&self, _file: FileId) -> Result<(), Errno> {
         Ok(())
     }
 
-    pub fn of_write_back(&self) -> Result<(), Errno> {
+    pub fn of_write(&self, _file: FileId) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    pub fn of_sync(&self, _file: BorrowedFd<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    pub fn of_write_back(&self, _file: BorrowedFd<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    pub fn of_names(&self) -> Result<(), Errno> {
         Ok(())
     }
 
@@ -48,19 +61,31 @@ impl Faults {
 #[cfg(test)]
 mod injected {
     use std::collections::HashMap;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use parking_lot::Mutex;
     use rustix::fs::fstat;
-    use types::FileId;
 
-    use super::{BorrowedFd, Errno};
+    use super::{BorrowedFd, Errno, FileId};
     use crate::label::Label;
 
     type InRecord = Box<dyn FnOnce() -> Result<(), Errno> + Send>;
 
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Operation {
+        Read,
+        Write,
+        Sync,
+    }
+
+    /// An error, or a wait.
+    type Fault = Arc<dyn Fn() -> Result<(), Errno> + Send + Sync>;
+
     #[derive(Default)]
     pub struct Faults {
+        /// Of one file each.
+        of_files: Mutex<HashMap<(FileId, Operation), Fault>>,
         pub fail_syncs: AtomicBool,
         /// As the kernel tells of lost data: one sync, the first to end.
         pub fail_one_sync: AtomicBool,
@@ -94,16 +119,50 @@ mod injected {
             Faults::default()
         }
 
-        pub fn of_sync(&self) -> Result<(), Errno> {
+        /// Asked by each such operation of the file, until it is another or none.
+        pub fn set(
+            &self,
+            file: FileId,
+            operation: Operation,
+            fault: Option<impl Fn() -> Result<(), Errno> + Send + Sync + 'static>,
+        ) {
+            match fault {
+                Some(fault) => self.of_files.lock().insert((file, operation), Arc::new(fault)),
+                None => self.of_files.lock().remove(&(file, operation)),
+            };
+        }
+
+        fn of(&self, file: FileId, operation: Operation) -> Result<(), Errno> {
+            // It may wait, and is not to keep other files.
+            let fault = self.of_files.lock().get(&(file, operation)).cloned();
+            fault.map_or(Ok(()), |fault| fault())
+        }
+
+        pub fn of_read(&self, file: FileId) -> Result<(), Errno> {
+            self.of(file, Operation::Read)
+        }
+
+        pub fn of_write(&self, file: FileId) -> Result<(), Errno> {
+            self.of(file, Operation::Write)
+        }
+
+        pub fn of_sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
             let wait = self.in_next_sync.lock().take();
             if let Some(wait) = wait {
                 wait();
             }
-            self.of_write_back()
+            self.of_write_back(file)
         }
 
         /// The kernel tells of lost data to the first that asks.
-        pub fn of_write_back(&self) -> Result<(), Errno> {
+        pub fn of_write_back(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+            if let Ok(Some(label)) = crate::label::read(file) {
+                self.of(label.file, Operation::Sync)?;
+            }
+            self.of_names()
+        }
+
+        pub fn of_names(&self) -> Result<(), Errno> {
             let fails =
                 self.fail_one_sync.swap(false, Ordering::SeqCst) || self.fail_syncs.load(Ordering::SeqCst);
             if fails { Err(Errno::IO) } else { Ok(()) }
