@@ -129,6 +129,8 @@ pub struct ScrubView {
     pub read_bytes: u64,
     /// Found since the start.
     pub bad_blocks: u64,
+    /// Of reads and copies that were compared with block sums since the start.
+    pub verified_bytes: u64,
     /// With bad blocks, and there now.
     pub bad_replicas: u64,
     /// At the end of the last complete scrub.

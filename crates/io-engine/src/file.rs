@@ -15,11 +15,11 @@ pub trait Readable: Clone + Send + 'static {
     /// A snapshot of the file's state from before a read, which `judge` compares the bytes with.
     type KnownBefore: Send + 'static;
 
-    /// Whether `open` answers without a wait for the disk.
-    fn is_loaded(&self) -> bool;
+    /// Whether a read of so many bytes can begin without a wait for the disk.
+    fn is_loaded(&self, length: u32) -> bool;
 
-    /// Waits for the disk. Asked in a thread of the engine, and only if the file is not loaded.
-    fn load(&self) -> Result<(), PoolError>;
+    /// Waits for the disk. Asked in a thread of the engine, and only if the file is not loaded for such a read.
+    fn load(&self, length: u32) -> Result<(), PoolError>;
 
     fn known(&self) -> Self::KnownBefore;
 
@@ -31,6 +31,12 @@ pub trait Readable: Clone + Send + 'static {
 
     /// Asked of a loaded file.
     fn io(&self) -> &FileIo;
+
+    /// Whether bytes that were read from `offset` on are those of their checksums, as far as these are in memory. Never waits.
+    fn agrees(&self, data: &[u8], offset: u64) -> bool;
+
+    /// The bytes in place of some that do not agree, or an error. Waits for the disk. Asked in a thread of the engine.
+    fn reread(&self, read: ReadData, offset: u64) -> Result<ReadData, PoolError>;
 
     /// Turns the bytes that were read from `offset` on into the answer.
     fn judge(&self, read: ReadData, offset: u64, known: Self::KnownBefore) -> Result<ReadData, PoolError>;

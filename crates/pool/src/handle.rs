@@ -38,6 +38,7 @@ impl OpenReplica for Handle {
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
         let is_open = self.check().is_ok() && self.replica.file().open().is_some();
         if !is_open
+            || !self.is_loaded(length)
             || self.replica.needs_gathered(offset, length.into())
             || !self.shared.engine.read_resident(self, offset, length as usize, into)
         {
@@ -192,12 +193,16 @@ impl Handle {
 impl Readable for Handle {
     type KnownBefore = KnownLength;
 
-    fn is_loaded(&self) -> bool {
-        self.replica.file().is_loaded()
+    fn is_loaded(&self, length: u32) -> bool {
+        self.replica.file().is_loaded() && !self.replica.needs_sums(&self.shared, length.into())
     }
 
-    fn load(&self) -> Result<(), PoolError> {
-        self.replica.file().load(&self.shared)
+    fn load(&self, length: u32) -> Result<(), PoolError> {
+        self.replica.file().load(&self.shared)?;
+        if self.replica.needs_sums(&self.shared, length.into()) {
+            self.replica.load_sums(&self.shared);
+        }
+        Ok(())
     }
 
     fn known(&self) -> KnownLength {
@@ -222,6 +227,14 @@ impl Readable for Handle {
 
     fn io(&self) -> &FileIo {
         self.replica.io()
+    }
+
+    fn agrees(&self, data: &[u8], offset: u64) -> bool {
+        self.replica.agrees(&self.shared, data, offset)
+    }
+
+    fn reread(&self, read: ReadData, offset: u64) -> Result<ReadData, PoolError> {
+        self.replica.reread(&self.shared, read, offset)
     }
 
     /// `known` from before the read: a file that ends sooner has lost something.

@@ -6,11 +6,12 @@
 //!
 //! The parts, each of which imports only those before it: `descriptors`, `fence`, `faults`, `length`; `record`, which is
 //! what the label says; `file`, which is looked for, made and removed; `unsynced`, which brings writes to the disk, and its `pending`;
-//! `gathered`, which keeps writes in memory; `commit`, by the journal. Locks are taken in the order `ordering`, `recording`, those of ranges, `syncing`,
-//! then those of the file.
+//! `gathered`, which keeps writes in memory; `commit`, by the journal; `compared`, which has block sums for reads. Locks are taken in
+//! the order `ordering`, `recording`, those of ranges, `syncing`, then those of the file.
 
 mod claim;
 mod commit;
+mod compared;
 mod condemn;
 mod descriptors;
 mod faults;
@@ -37,6 +38,7 @@ use crate::parts::PoolParts;
 use crate::store::{Extent, look_at};
 
 pub use self::claim::Claim;
+use self::compared::Compared;
 use self::file::ReplicaFile;
 use self::gathered::Gathered;
 pub use self::length::KnownLength;
@@ -48,6 +50,7 @@ pub struct Replica {
     unsynced: Unsynced,
     io: FileIo,
     gathered: Gathered,
+    compared: Compared,
     /// Shared by writes; taken alone by truncation, removal and fencing. Before the locks of `file` and `unsynced`.
     ordering: RwLock<()>,
     /// Whether the journal has the creation of the file. Held while a write is done and its record appended, so that
@@ -71,6 +74,7 @@ impl Replica {
             unsynced: Unsynced::default(),
             io: FileIo::default(),
             gathered: Gathered::default(),
+            compared: Compared::default(),
             ordering: RwLock::new(()),
             recording: Mutex::new(false),
         }

@@ -3,11 +3,12 @@
 //! One runs at a time, in its caller's thread. It goes through the replicas by file id and writes down where it is, so that
 //! the next one goes on there after an interruption. A stop of the pool ends it and waits for that.
 //!
-//! Parts: `sums` (the file of a replica's sums), `blocks` (reads past the page cache), `examine` (one replica), `record` (the
-//! position and the last result), `pace` (the rate).
+//! Parts: `sums` (the file of a replica's sums), `known` (sums in memory, for reads), `blocks` (reads past the page cache),
+//! `examine` (one replica), `record` (the position and the last result), `pace` (the rate).
 
 mod blocks;
 mod examine;
+mod known;
 mod pace;
 mod record;
 mod sums;
@@ -26,6 +27,7 @@ use types::FileId;
 
 use self::blocks::BlockReader;
 use self::examine::{Examiner, Halt, Outcome, state_of};
+use self::known::SumsInMemory;
 use self::pace::Pace;
 use self::record::{Position, Record, mount_of, now_s};
 use crate::counters::Counter;
@@ -35,12 +37,17 @@ use crate::local::LocalPool;
 use crate::parts::PoolParts;
 use crate::replicas::Replicas;
 
+pub use self::blocks::DiskReader;
 pub use self::examine::{Finding as ScrubFinding, FindingKind as ScrubFindingKind};
+pub use self::known::{BlockSums, Differing};
 pub use self::record::{BadReplica, CompleteScrub, ScrubTotals};
+pub use self::sums::{BLOCK_BYTES, Stamp};
 
 const PAGE: usize = 1000;
 /// More than a disk has bad files in a row; marks are for good.
 const NEWLY_DAMAGED_MAX: usize = 20;
+/// Replicas that reads mark between two complete scrubs, for the same reason.
+const MARKED_BY_READS_MAX: u32 = 20;
 /// Between two records of the position.
 const STORE_PERIOD: Duration = Duration::from_secs(10);
 /// Counts for the rate with each replica: a disk seeks for it.
@@ -97,6 +104,8 @@ pub struct ScrubReport {
     /// Since the pool was opened.
     pub read_bytes: u64,
     pub bad_blocks: u64,
+    /// By reads and copies that were compared with block sums.
+    pub verified_bytes: u64,
     pub last: Option<CompleteScrub>,
     pub bad: Vec<BadReplica>,
 }
@@ -118,6 +127,11 @@ pub struct Scrubbing {
     done_bytes: Counter,
     total_bytes: Counter,
     looks: AtomicU32,
+    /// A replica may have sums.
+    has_sums: AtomicBool,
+    in_memory: SumsInMemory,
+    verified_bytes: Counter,
+    marked_by_reads: AtomicU32,
 }
 
 impl LocalPool {
@@ -139,18 +153,23 @@ impl LocalPool {
 impl Scrubbing {
     /// `is_clean`: the pool was closed in order.
     pub fn open(dir: &Path, root: std::os::fd::BorrowedFd<'_>, is_clean: bool) -> Scrubbing {
+        let record = Record::open(dir, &mount_of(root), is_clean);
         Scrubbing {
+            has_sums: AtomicBool::new(record.has_begun()),
             dir: dir.to_owned(),
             cancel: Cancel::default(),
             running: Mutex::new(()),
             is_running: AtomicBool::new(false),
-            record: Mutex::new(Record::open(dir, &mount_of(root), is_clean)),
+            record: Mutex::new(record),
             storing: Mutex::new(()),
             read_bytes: Counter::default(),
             bad_blocks: Counter::default(),
             done_bytes: Counter::default(),
             total_bytes: Counter::default(),
             looks: AtomicU32::new(0),
+            in_memory: SumsInMemory::default(),
+            verified_bytes: Counter::default(),
+            marked_by_reads: AtomicU32::new(0),
         }
     }
 
@@ -164,6 +183,7 @@ impl Scrubbing {
             total_bytes: progress(&self.total_bytes),
             read_bytes: self.read_bytes.value(),
             bad_blocks: self.bad_blocks.value(),
+            verified_bytes: self.verified_bytes.value(),
             last: record.last,
             bad: record.bad.clone(),
         }
@@ -191,6 +211,51 @@ impl Scrubbing {
         if self.looks.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1 {
             self.forget_gone(shared);
         }
+    }
+
+    pub fn has_sums(&self) -> bool {
+        self.has_sums.load(Ordering::Relaxed)
+    }
+
+    /// Other sums prove nothing.
+    pub fn generation(&self) -> u64 {
+        self.record.lock().generation
+    }
+
+    pub fn in_memory(&self) -> &SumsInMemory {
+        &self.in_memory
+    }
+
+    pub fn note_verified(&self, bytes: u64) {
+        self.verified_bytes.add(bytes);
+    }
+
+    pub fn may_mark_by_read(&self) -> bool {
+        self.marked_by_reads.load(Ordering::Relaxed) < MARKED_BY_READS_MAX
+    }
+
+    /// A read has found blocks that differ on the disk too. The replica is marked, if that was allowed.
+    pub fn note_damaged_by_read(&self, shared: &PoolParts, file: FileId, blocks: &[u64]) {
+        let pool = shared.id();
+        let marked = self.marked_by_reads.fetch_add(1, Ordering::Relaxed);
+        if marked >= MARKED_BY_READS_MAX {
+            if marked == MARKED_BY_READS_MAX {
+                tracing::error!(
+                    %pool, %file, marked,
+                    "reads of more replicas differ from their block sums: check the disk and its path, then scrub the pool"
+                );
+            }
+            return;
+        }
+        let offsets: Vec<u64> = blocks.iter().map(|block| block * BLOCK_BYTES).collect();
+        let (count, offset) = (blocks.len() as u64, offsets.first().copied().unwrap_or_default());
+        tracing::error!(
+            %pool, %file, offset, blocks = count,
+            "replica that was read differs from its block sums: it cannot be read until the file is removed or replaced"
+        );
+        self.bad_blocks.add(count);
+        let finding = ScrubFinding { file, kind: ScrubFindingKind::Damaged, blocks: count, offsets };
+        self.change(shared, |record| record.note_bad(&finding));
     }
 
     fn forget_gone(&self, shared: &PoolParts) {
@@ -240,6 +305,7 @@ impl Scrubbing {
         }
         self.done_bytes.set(0);
         self.total_bytes.set(0);
+        self.has_sums.store(true, Ordering::Relaxed);
         let _is_running = RunningFlag::raise(&self.is_running);
         let _idle = IdlePriority::take();
         let begun = Position { begun_s: now_s(), after: 0, totals: ScrubTotals::default() };
@@ -263,6 +329,7 @@ impl Scrubbing {
         let totals = walk.run(replicas, position, generation)?;
         self.forget_gone(shared);
         remove_needless(&self.dir, shared, &walk);
+        self.marked_by_reads.store(0, Ordering::Relaxed);
         let complete = CompleteScrub { begun_s: position.begun_s, ended_s: now_s(), totals };
         self.change(shared, |record| (record.position, record.last) = (None, Some(complete)));
         Ok(complete)

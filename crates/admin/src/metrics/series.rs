@@ -76,6 +76,11 @@ pub const SERIES: &[Series] = &[
     gauge("forebay_pool_replicas", &["pool"], "Replicas in the pool."),
     counter("forebay_pool_read_bytes_total", &["pool"], "Bytes read from the pool."),
     counter("forebay_pool_written_bytes_total", &["pool"], "Bytes written to the pool."),
+    counter(
+        "forebay_pool_verified_bytes_total",
+        &["pool"],
+        "Bytes of reads and copies that were compared with block sums.",
+    ),
     gauge(
         "forebay_pool_contended_files",
         &["pool"],
@@ -98,7 +103,7 @@ pub const SERIES: &[Series] = &[
     ),
     gauge("forebay_scrub_running", &["pool"], "1 while a scrub of the pool runs."),
     counter("forebay_scrub_read_bytes_total", &["pool"], "Bytes that scrubs read."),
-    counter("forebay_scrub_bad_blocks_total", &["pool"], "Bad blocks that scrubs found."),
+    counter("forebay_scrub_bad_blocks_total", &["pool"], "Bad blocks that scrubs, reads and copies found."),
     gauge("forebay_scrub_bad_replicas", &["pool"], "Replicas with bad blocks that are there now."),
     gauge(
         "forebay_scrub_replicas_without_sums",

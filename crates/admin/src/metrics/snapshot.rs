@@ -159,6 +159,7 @@ fn scrub(pool: &str, scrub: &ScrubView) {
     let count = |series: &'static str, value| counter!(series, "pool" => pool.to_owned()).absolute(value);
     count("forebay_scrub_read_bytes_total", scrub.read_bytes);
     count("forebay_scrub_bad_blocks_total", scrub.bad_blocks);
+    count("forebay_pool_verified_bytes_total", scrub.verified_bytes);
 }
 
 fn nfs(snapshot: &Snapshot) {

@@ -26,7 +26,12 @@ fn snapshot() -> Snapshot {
                 contended_files: 2,
                 client_write_us_per_operation: 2_500,
                 client_read_us_per_mib: 500,
-                scrub: ScrubView { bad_blocks: 3, last_complete_s: 1_700_000_000, ..ScrubView::default() },
+                scrub: ScrubView {
+                    bad_blocks: 3,
+                    verified_bytes: 65_536,
+                    last_complete_s: 1_700_000_000,
+                    ..ScrubView::default()
+                },
                 ..PoolView::default()
             },
             PoolView {
@@ -168,6 +173,7 @@ fn the_text_has_values_types_and_help() {
         "forebay_pool_slow{pool=\"pool-0\"} 1",
         "forebay_pool_slow{pool=\"pool-1\"} 0",
         "forebay_scrub_bad_blocks_total{pool=\"pool-0\"} 3",
+        "forebay_pool_verified_bytes_total{pool=\"pool-0\"} 65536",
         "forebay_scrub_last_complete_seconds{pool=\"pool-0\"} 1700000000",
         "forebay_scrub_running{pool=\"pool-1\"} 0",
         "forebay_pool_client_operation_seconds{direction=\"write\",pool=\"pool-0\"} 0.0025",

@@ -262,6 +262,7 @@ impl Overview {
             total_bytes: report.total_bytes,
             read_bytes: report.read_bytes,
             bad_blocks: report.bad_blocks,
+            verified_bytes: report.verified_bytes,
             bad_replicas: report.bad.len() as u64,
             replicas_without_sums: report.last.map_or(0, |last| last.totals.left_out),
             last_complete_s: report.last.map_or(0, |last| last.ended_s),

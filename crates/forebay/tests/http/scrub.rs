@@ -95,6 +95,41 @@ fn a_bad_block_is_an_error_to_readers_and_told_to_the_operator_with_its_path_unt
 }
 
 #[test]
+fn a_read_of_a_bad_block_is_an_error_to_the_client_and_told_to_the_operator() {
+    let (instance, mut server) = Server::start();
+    server.expect_errors(&["that was read differs from its block sums", "a block on the disk differs"]);
+    assert_eq!(server.put("/bad", vec![2; 300_000]).status, 201);
+    rest(&instance);
+    assert!(scrub(&instance, &[]).status.success());
+    let mut client = server.nfs("reader");
+    let root = client.root().unwrap();
+    let opened = client.open(&root, "bad", OPEN4_SHARE_ACCESS_READ).unwrap();
+    let good = client.read(&opened.handle, opened.stateid, 0, BLOCK as u32).unwrap();
+    assert_eq!(good.data.len() as u64, BLOCK);
+    let replica = instance.replicas().remove(0);
+    flip(&replica, 3 * BLOCK + 7);
+    let read = client.read(&opened.handle, opened.stateid, 3 * BLOCK, BLOCK as u32);
+    assert_eq!(status_of(read), NfsStat4::Io);
+    client.close(&opened).unwrap();
+    assert_eq!(server.status_of("GET", "/bad"), 500);
+    let health = server.call("GET", "/health");
+    assert!(health.status == 503 && health.text().contains("bad-blocks"), "{}", health.text());
+    let metrics = server.call("GET", "/metrics").text();
+    let verified = format!("forebay_pool_verified_bytes_total{{pool=\"pool-0\"}} {BLOCK}");
+    assert!(metrics.contains(&verified), "{metrics}");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("that was read differs")).unwrap();
+    assert!(["ERROR", "pool-0", "196608"].iter().all(|word| line.contains(word)), "{line}");
+    let after = scrub(&instance, &["--json"]);
+    assert_eq!(report(&after)["problems"][0]["path"], json!("/bad"));
+    assert_eq!(server.put("/bad", "restored").status, 204);
+    crate::server::until("the former replica is removed", || instance.replicas().len() == 1);
+    assert!(scrub(&instance, &[]).status.success());
+    assert_eq!(server.call("GET", "/health").status, 200);
+    server.stop();
+}
+
+#[test]
 fn a_pool_that_does_not_exist_or_does_not_run_is_refused_in_a_line() {
     let (instance, server) = Server::start();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));

@@ -19,13 +19,13 @@ impl Engine {
     /// loaded, which it loads first.
     pub fn read<R: Readable>(&self, file: &R, offset: u64, length: u32) -> IoHandle<ReadData> {
         let pool = self.pool;
-        if !file.is_loaded() {
+        if !file.is_loaded(length) {
             let (file, reader, path) = (file.clone(), Arc::clone(&self.reader), Arc::clone(&self.path));
             return self.submit_read(file, move |file| {
-                file.load()?;
+                file.load(length)?;
                 let known = file.known();
                 match start_read(pool, &reader, &path, file, offset, length)? {
-                    (Started::Done(read), ahead) => Ok((file.judge(read, offset, known)?, ahead)),
+                    (Started::Done(read), ahead) => Ok((judge(file, read, offset, known)?, ahead)),
                     (Started::Rest(rest), _) => finish_read(pool, &path, rest, file, known),
                 }
             });
@@ -35,6 +35,11 @@ impl Engine {
             Err(error) => IoHandle::ready(Err(error)),
             Ok((Started::Done(read), ahead)) => {
                 self.read_ahead(file, ahead);
+                if !file.agrees(&read.data, offset) {
+                    return self.submit_read(file.clone(), move |file| {
+                        file.judge(file.reread(read, offset)?, offset, known).map(|read| (read, None))
+                    });
+                }
                 IoHandle::ready(file.judge(read, offset, known))
             }
             Ok((Started::Rest(rest), _)) => {
@@ -44,7 +49,8 @@ impl Engine {
         }
     }
 
-    /// Appends `length` bytes of an open file if the page cache has them all, else nothing. Never waits for the disk.
+    /// Appends `length` bytes of an open file if the page cache has them all and they agree with their checksums, else nothing.
+    /// Never waits for the disk.
     pub fn read_resident<R: Readable>(
         &self,
         file: &R,
@@ -55,12 +61,18 @@ impl Engine {
         let (open, io) = (file.opened(), file.io());
         let timer = self.path.time_hot();
         let before = self.path.before_read(open, io, offset, length as u64);
+        let start = into.len();
         let is_read =
             matches!(before, BeforeRead::TryCache) && self.reader.append_resident(open, offset, length, into);
-        if is_read {
-            self.read_ahead(file, self.path.note_hot(io, offset, length as u64, timer));
+        if !is_read {
+            return false;
         }
-        is_read
+        if !file.agrees(&into[start..], offset) {
+            into.truncate(start);
+            return false;
+        }
+        self.read_ahead(file, self.path.note_hot(io, offset, length as u64, timer));
+        true
     }
 
     /// Runs a read in the data lane. Its thread reads ahead once the caller has its answer.
@@ -240,7 +252,18 @@ fn finish_read<R: Readable>(
     let offset = rest.offset();
     let read = path.read(file.opened(), file.io(), rest);
     let (read, ahead) = read.map_err(|errno| pool_error(pool, "read data", errno))?;
-    Ok((file.judge(read, offset, known)?, ahead))
+    Ok((judge(file, read, offset, known)?, ahead))
+}
+
+/// In a thread.
+fn judge<R: Readable>(
+    file: &R,
+    read: ReadData,
+    offset: u64,
+    known: R::KnownBefore,
+) -> Result<ReadData, PoolError> {
+    let read = if file.agrees(&read.data, offset) { read } else { file.reread(read, offset)? };
+    file.judge(read, offset, known)
 }
 
 /// Whether the caller has to run the sync: nobody else does.

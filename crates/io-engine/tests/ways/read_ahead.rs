@@ -30,11 +30,11 @@ struct Opened(Arc<(File, FileIo)>);
 impl Readable for Opened {
     type KnownBefore = ();
 
-    fn is_loaded(&self) -> bool {
+    fn is_loaded(&self, _length: u32) -> bool {
         true
     }
 
-    fn load(&self) -> Result<(), PoolError> {
+    fn load(&self, _length: u32) -> Result<(), PoolError> {
         Ok(())
     }
 
@@ -50,6 +50,14 @@ impl Readable for Opened {
 
     fn io(&self) -> &FileIo {
         &self.0.1
+    }
+
+    fn agrees(&self, _data: &[u8], _offset: u64) -> bool {
+        true
+    }
+
+    fn reread(&self, read: ReadData, _offset: u64) -> Result<ReadData, PoolError> {
+        Ok(read)
     }
 
     fn judge(&self, read: ReadData, _offset: u64, (): ()) -> Result<ReadData, PoolError> {

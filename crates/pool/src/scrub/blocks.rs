@@ -1,6 +1,6 @@
 //! Reads of a replica for a scrub: what the disk has, as far as that can be had past the page cache.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use io_engine::direct::{DirectFile, DirectIo};
 use io_engine::reopen::reopen_direct;
 use io_engine::uncached::{UncachedIo, WINDOW_BYTES};
 use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::sums::BLOCK_BYTES;
 
@@ -59,6 +59,26 @@ impl BlockReader {
             _ => self.uncached.read(open.file.as_fd(), offset, length),
         };
         read.map(|(read, _)| read.data)
+    }
+}
+
+/// Reads of an open replica.
+pub struct DiskReader {
+    reader: BlockReader,
+    open: OpenFile,
+}
+
+impl DiskReader {
+    /// `root`: a directory of its file system.
+    pub fn of(root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Result<DiskReader, Errno> {
+        let reader = BlockReader::new(Capabilities::probe(root).unwrap_or(Capabilities::NONE));
+        let open = reader.open(fcntl_dupfd_cloexec(file, 0)?)?;
+        Ok(DiskReader { reader, open })
+    }
+
+    /// Shorter at the end of the file.
+    pub fn read(&self, block: u64) -> Result<Bytes, Errno> {
+        self.reader.read(&self.open, block, 1)
     }
 }
 

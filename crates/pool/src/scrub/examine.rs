@@ -228,7 +228,15 @@ impl Examiner<'_> {
             return Err(Halt::Written);
         }
         new.finish(self.generation)?;
+        self.offer(opened.file);
         Ok(Outcome::Summed)
+    }
+
+    /// Reads are compared with the new sums.
+    fn offer(&self, file: FileId) {
+        if let Some(replica) = self.replicas.find(file) {
+            replica.forget_sums();
+        }
     }
 
     fn verify(&mut self, opened: &Opened, sums: &mut Sums) -> Result<Mismatches, Halt> {
@@ -335,8 +343,14 @@ impl Examiner<'_> {
             return Ok(differing.finding(opened.file, FindingKind::Damaged));
         }
         if differing.count == 0 && unreadable.count == 0 {
-            if is_doubted && let Err(error) = sums.confirm(self.shared.store.root(), self.generation) {
-                tracing::debug!(pool = %self.shared.id(), file = %opened.file, %error, "block sums stay in doubt");
+            if is_doubted {
+                match sums.confirm(self.shared.store.root(), self.generation) {
+                    Ok(()) => self.offer(opened.file),
+                    Err(error) => {
+                        let pool = self.shared.id();
+                        tracing::debug!(%pool, file = %opened.file, %error, "block sums stay in doubt");
+                    }
+                }
             }
             return Ok(Outcome::Verified);
         }
@@ -397,13 +411,7 @@ impl Examiner<'_> {
 }
 
 fn stamp_of(opened: &Opened, stat: &Stat) -> Stamp {
-    Stamp {
-        file: opened.file,
-        birth: opened.birth,
-        length: stat.st_size.cast_unsigned(),
-        modified_s: stat.st_mtime,
-        modified_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-    }
+    Stamp::of(opened.file, opened.birth, stat)
 }
 
 fn is_at_rest(stamp: &Stamp, now: SystemTime) -> bool {

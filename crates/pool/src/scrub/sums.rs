@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
 use api::Birth;
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use types::FileId;
 
@@ -39,6 +39,16 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    pub fn of(file: FileId, birth: Birth, stat: &Stat) -> Stamp {
+        Stamp {
+            file,
+            birth,
+            length: stat.st_size.cast_unsigned(),
+            modified_s: stat.st_mtime,
+            modified_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+        }
+    }
+
     /// A birth that is not known agrees with any.
     pub fn is_of(&self, other: &Stamp) -> bool {
         self.birth.agrees_with(other.birth) && Stamp { birth: other.birth, ..*self } == *other

@@ -489,3 +489,5 @@ async fn a_damaged_replica_with_a_block_that_cannot_be_read_stays_damaged() {
     let bad = running.scrub_report().bad;
     assert!(bad[0].is_damaged && bad[0].offsets == [0], "{bad:?}");
 }
+
+mod reads;

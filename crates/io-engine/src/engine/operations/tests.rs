@@ -16,6 +16,8 @@ use crate::file_io::FileIo;
 use crate::sync::SyncGate;
 
 const POOL: PoolId = PoolId(4);
+/// Bytes that do not agree with their checksums begin so.
+const BAD: &[u8] = b"bad";
 const VERIFIER: Verifier = Verifier([7; 8]);
 
 /// A file that notes each step with the thread that it ran in.
@@ -67,11 +69,11 @@ impl Noted {
 impl Readable for Noted {
     type KnownBefore = ();
 
-    fn is_loaded(&self) -> bool {
+    fn is_loaded(&self, _length: u32) -> bool {
         self.0.is_loaded.load(Ordering::SeqCst)
     }
 
-    fn load(&self) -> Result<(), PoolError> {
+    fn load(&self, _length: u32) -> Result<(), PoolError> {
         self.note("load");
         self.0.is_loaded.store(true, Ordering::SeqCst);
         Ok(())
@@ -94,6 +96,15 @@ impl Readable for Noted {
 
     fn io(&self) -> &FileIo {
         &self.0.io
+    }
+
+    fn agrees(&self, data: &[u8], _offset: u64) -> bool {
+        !data.starts_with(BAD)
+    }
+
+    fn reread(&self, read: ReadData, _offset: u64) -> Result<ReadData, PoolError> {
+        self.note("reread");
+        Ok(ReadData { data: Bytes::from_static(b"good"), ..read })
     }
 
     fn judge(&self, read: ReadData, _offset: u64, (): ()) -> Result<ReadData, PoolError> {
@@ -334,4 +345,30 @@ fn a_sync_or_write_that_finds_no_thread_is_told_at_once_and_the_gate_opens_again
     assert!(matches!(ended(&mut through.written), Err(PoolError::Offline(POOL))));
     assert!(matches!(ended(&mut through.synced), Err(PoolError::Offline(POOL))));
     assert_eq!(file.steps(), Vec::<String>::new());
+}
+
+#[test]
+fn bytes_that_do_not_agree_with_their_checksums_are_read_again_in_a_thread_before_they_are_judged() {
+    let file = Noted::loaded(b"bad bytes");
+    let engine = engine(4);
+    let mut into = BytesMut::from(&b"head "[..]);
+    assert!(!engine.read_resident(&file, 0, 9, &mut into) && into == b"head "[..]);
+    let mut handle = engine.read(&file, 0, 9);
+    let read = loop {
+        match poll(&mut handle) {
+            Poll::Ready(read) => break read.unwrap(),
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(read.data[..], *b"good");
+    assert!(engine.read_resident(&file, 4, 5, &mut into) || engine.reader.is_blind_for_test());
+    engine.reader.blind_for_test();
+    let mut handle = engine.read(&file, 0, 9);
+    let mut good = engine.read(&file, 4, 5);
+    engine.stop();
+    assert_eq!(ended(&mut handle).unwrap().data[..], *b"good");
+    assert_eq!(ended(&mut good).unwrap().data[..], *b"bytes");
+    let steps = file.steps();
+    assert_eq!(steps.iter().filter(|step| *step == "reread data").count(), 2, "{steps:?}");
+    assert_eq!(steps.iter().filter(|step| *step == "judge data").count(), 3, "{steps:?}");
 }

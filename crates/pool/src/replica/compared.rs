@@ -1,0 +1,256 @@
+//! Reads and copies of a replica are compared with its block sums.
+//!
+//! A read of a block or more has the sums loaded. From then on each whole block of a read is compared. A block of which a
+//! read has a part is not: the rest of it would have to be read too. If a block differs, the verdict is that of a scrub: the
+//! replica is damaged if its stamp is that of the sums and the disk has other bytes while nobody can write.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use api::{PoolError, ReadData, Stretch};
+use bytes::Bytes;
+use io_engine::range;
+use parking_lot::RwLock;
+use rustix::fs::{Advice, fadvise, fstat};
+use rustix::io::{Errno, pread, retry_on_intr};
+
+use super::Replica;
+use crate::parts::PoolParts;
+use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp};
+
+/// Read at once before a copy.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+#[derive(Default)]
+pub struct Compared(RwLock<State>);
+
+#[derive(Default)]
+enum State {
+    /// Nobody has looked. A replica that was made by this object has none.
+    #[default]
+    Unknown,
+    /// To be looked for: a scrub has made them, or they had to leave memory.
+    Wanted,
+    /// There are none of the bytes as they are now.
+    Absent,
+    Loaded(Arc<BlockSums>),
+}
+
+enum Verdict {
+    /// The replica was written since its sums were made.
+    Written,
+    Damaged(Vec<u64>),
+    /// The disk has the right bytes now.
+    Transient,
+}
+
+impl Replica {
+    /// A read of so many bytes is to be compared, and the sums are not in memory.
+    pub fn needs_sums(&self, shared: &PoolParts, length: u64) -> bool {
+        if length < BLOCK_BYTES || !shared.scrubbing.has_sums() {
+            return false;
+        }
+        match &*self.compared.0.read() {
+            State::Unknown => !self.file.is_fresh(),
+            State::Wanted => true,
+            State::Absent | State::Loaded(_) => false,
+        }
+    }
+
+    /// Of a loaded replica. Blocks.
+    pub fn load_sums(self: &Arc<Replica>, shared: &PoolParts) {
+        let stamp = self.file.open().and_then(|file| self.stamp(file).ok());
+        let generation = shared.scrubbing.generation();
+        let sums = stamp.and_then(|stamp| BlockSums::load(shared.store.root(), &stamp, generation));
+        match sums {
+            None => *self.compared.0.write() = State::Absent,
+            Some(sums) => {
+                let sums = Arc::new(sums);
+                self.keep_sums(Arc::clone(&sums));
+                shared.scrubbing.in_memory().note(self, &sums);
+            }
+        }
+    }
+
+    pub fn keep_sums(&self, sums: Arc<BlockSums>) {
+        *self.compared.0.write() = State::Loaded(sums);
+    }
+
+    /// They are to be loaded again before they are used.
+    pub fn forget_sums(&self) {
+        *self.compared.0.write() = State::Wanted;
+    }
+
+    #[cfg(test)]
+    pub fn has_sums(&self) -> bool {
+        self.sums().is_some()
+    }
+
+    fn sums(&self) -> Option<Arc<BlockSums>> {
+        match &*self.compared.0.read() {
+            State::Loaded(sums) => Some(Arc::clone(sums)),
+            _ => None,
+        }
+    }
+
+    /// Whether whole blocks in bytes that were read are as their sums say. Never waits.
+    pub fn agrees(&self, shared: &PoolParts, data: &[u8], offset: u64) -> bool {
+        if !shared.scrubbing.has_sums() {
+            return true;
+        }
+        let Some(sums) = self.sums() else { return true };
+        let compared = sums.compare(data, offset);
+        if let Ok(bytes) = compared {
+            shared.scrubbing.note_verified(bytes);
+        }
+        compared.is_ok()
+    }
+
+    /// In place of bytes that do not agree: the same, if the replica was written; bytes that agree; or an error. Blocks.
+    pub fn reread(&self, shared: &PoolParts, read: ReadData, offset: u64) -> Result<ReadData, PoolError> {
+        let (Some(sums), Some(file)) = (self.sums(), self.file.open()) else { return Ok(read) };
+        let differing = sums.differing(&read.data, offset);
+        if differing.is_empty() {
+            return Ok(read);
+        }
+        let looked = |errno| shared.failure("look at a replica", errno);
+        if !sums.stamp.is_of(&self.stamp(file).map_err(looked)?) {
+            self.note_written(&sums);
+            return Ok(read);
+        }
+        // Another reader may have found it.
+        self.file.record().faults.check_undamaged(shared)?;
+        match self.examine(shared, file, &sums, &differing)? {
+            Verdict::Written => {
+                self.note_written(&sums);
+                Ok(read)
+            }
+            Verdict::Damaged(blocks) => {
+                shared.scrubbing.note_damaged_by_read(shared, self.id(), &blocks);
+                self.file.record().faults.check_undamaged(shared)?;
+                Err(differs(shared))
+            }
+            Verdict::Transient => self.read_past_memory(shared, file, &sums, (read, offset)),
+        }
+    }
+
+    fn note_written(&self, sums: &Arc<BlockSums>) {
+        let mut state = self.compared.0.write();
+        if matches!(&*state, State::Loaded(loaded) if Arc::ptr_eq(loaded, sums)) {
+            *state = State::Absent;
+        }
+    }
+
+    /// While nobody can write, by what the disk has.
+    fn examine(
+        &self,
+        shared: &PoolParts,
+        file: BorrowedFd<'_>,
+        sums: &BlockSums,
+        differing: &[Differing],
+    ) -> Result<Verdict, PoolError> {
+        let disk = DiskReader::of(shared.store.root(), file);
+        let disk = disk.map_err(|errno| shared.failure("open a replica", errno))?;
+        let may_mark = shared.scrubbing.may_mark_by_read();
+        let mut verdict = Verdict::Transient;
+        let is_damaged = |file: BorrowedFd<'_>| {
+            if !self.stamp(file).is_ok_and(|stamp| sums.stamp.is_of(&stamp)) {
+                verdict = Verdict::Written;
+                return false;
+            }
+            let is_bad = |it: &&Differing| {
+                let length = BLOCK_BYTES.min(sums.stamp.length - it.block * BLOCK_BYTES);
+                // A block that cannot be read proves nothing.
+                let read = shared.store.faults.of_blocks(it.block, 1).and_then(|()| disk.read(it.block));
+                read.is_ok_and(|bytes| bytes.len() as u64 == length && !it.agrees(&bytes))
+            };
+            let bad: Vec<u64> = differing.iter().filter(is_bad).map(|it| it.block).collect();
+            if bad.is_empty() {
+                return false;
+            }
+            verdict = Verdict::Damaged(bad);
+            may_mark
+        };
+        self.condemn(shared, is_damaged)?;
+        Ok(verdict)
+    }
+
+    /// The bytes that were read did not come from the disk like this, or it gives others now.
+    fn read_past_memory(
+        &self,
+        shared: &PoolParts,
+        file: BorrowedFd<'_>,
+        sums: &BlockSums,
+        (read, offset): (ReadData, u64),
+    ) -> Result<ReadData, PoolError> {
+        let length = std::num::NonZeroU64::new(read.data.len() as u64);
+        // Advice only.
+        let _ = fadvise(file, offset, length, Advice::DontNeed);
+        let again =
+            read_all(file, offset, read.data.len()).map_err(|errno| shared.failure("read data", errno))?;
+        let is_good = again.len() == read.data.len() && sums.compare(&again, offset).is_ok();
+        let (pool, file) = (shared.id(), self.id());
+        if !is_good {
+            tracing::error!(%pool, %file, offset, "bytes that were read differ from their block sums, and the disk's do not");
+            return Err(differs(shared));
+        }
+        tracing::info!(%pool, %file, offset, "bytes that were read differed from their block sums, and do not any more");
+        Ok(ReadData { data: Bytes::from(again), ..read })
+    }
+
+    /// Before bytes are copied past the replica: the whole blocks of them agree with their sums, if there are any. Blocks.
+    pub fn compare_to_copy(
+        self: &Arc<Replica>,
+        shared: &PoolParts,
+        stretch: Stretch,
+    ) -> Result<(), PoolError> {
+        let length = stretch.length.min(range::COPY_BYTES_MAX);
+        if self.needs_sums(shared, length) {
+            self.load_sums(shared);
+        }
+        let (Some(_), Some(file)) = (self.sums(), self.file.open()) else { return Ok(()) };
+        let failed = |errno| shared.failure("read data", errno);
+        let (mut offset, end) = (stretch.from, stretch.from.saturating_add(length));
+        // A copy takes a hole of any length at once.
+        while let Ok(Some(data)) = range::seek(file, offset, api::RangeKind::Data)
+            && data < end
+        {
+            // From the beginning of its block, if that is part of the copy.
+            offset = offset.max(data - data % BLOCK_BYTES);
+            let chunk_end = ((offset / CHUNK_BYTES + 1) * CHUNK_BYTES).min(end);
+            let bytes = read_all(file, offset, (chunk_end - offset) as usize).map_err(failed)?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            if !self.agrees(shared, &bytes, offset) {
+                let read = ReadData { data: Bytes::from(bytes), end_of_file: false };
+                self.reread(shared, read, offset)?;
+            }
+            offset = chunk_end;
+        }
+        Ok(())
+    }
+
+    fn stamp(&self, file: BorrowedFd<'_>) -> Result<Stamp, Errno> {
+        Ok(Stamp::of(self.id(), self.file.record().birth(), &fstat(file)?))
+    }
+}
+
+fn differs(shared: &PoolParts) -> PoolError {
+    let reason = "a block that was read differs from its checksum".to_owned();
+    PoolError::Io { pool: shared.id(), operation: "read data", reason }
+}
+
+/// Fewer at the end of the file.
+fn read_all(file: impl AsFd, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut data = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match retry_on_intr(|| pread(&file, &mut data[filled..], offset + filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    data.truncate(filled);
+    Ok(data)
+}
