@@ -346,11 +346,14 @@ pub struct ScrubArguments {
     #[arg(value_name = "POOL")]
     pub pool: String,
     /// Read at most so many MiB a second, and a quarter of it while the pool has other requests
-    #[arg(long, value_name = "MIB", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "MIB", default_value_t = crate::pools::scrub::RATE_MIB_S, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rate: u64,
     /// Begin with the first replica; do not continue an interrupted scrub
     #[arg(long)]
     pub start_over: bool,
+    /// Show the last complete scrub and when the next one starts by itself; start none
+    #[arg(long, conflicts_with_all = ["rate", "start_over"])]
+    pub status: bool,
     #[command(flatten)]
     pub output: OutputArguments,
     #[command(flatten)]

@@ -69,6 +69,7 @@ pub struct Pools {
     pub io: pool::IoPolicy,
     pub journal: pool::JournalPlace,
     pub gather: pool::GatherPolicy,
+    pub scrub_every_days: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -237,6 +238,7 @@ impl Default for Pools {
             io: pool::IoPolicy::Auto,
             journal: pool::JournalPlace::Pool,
             gather: pool::GatherPolicy::Auto,
+            scrub_every_days: 30,
         }
     }
 }
@@ -349,6 +351,7 @@ impl Config {
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;
         within("pools.queue_len_max", self.pools.queue_len_max.into(), 16, 1_000_000)?;
+        within("pools.scrub_every_days", self.pools.scrub_every_days.into(), 0, 3_650)?;
         self.keys.validate(within)?;
         within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;
         within("namespace.cache_mib", self.namespace.cache_mib, 1, 1_048_576)?;

@@ -68,6 +68,8 @@ pub enum Request {
     Calibrate(u32),
     /// Compare the replicas of a pool with their block sums.
     Scrub(ScrubQuestion),
+    /// The last scrub of a pool, and the next one.
+    ScrubStatus(u32),
     RenewKeys,
 }
 

@@ -24,6 +24,7 @@ use crate::data_dir::DataDir;
 use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
+use crate::pools::scrub;
 use crate::services::{Services, open_services};
 use crate::system::{SystemClock, SystemRandom};
 use crate::{control, reaper, stderr};
@@ -109,6 +110,7 @@ async fn serve(
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
     start_reaper(&services, (&manager, &files, &door), &mut tasks, &stop);
+    start_scrubs(config, &services, &mut tasks, &stop);
     if let Some(keytab) = keytab {
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
@@ -191,6 +193,18 @@ fn start_reaper(
 ) {
     let (namespace, manager) = (services.namespace.clone(), Arc::clone(manager));
     tasks.spawn(reaper::run(namespace, manager, Arc::clone(files), Arc::clone(door), stop.clone()));
+}
+
+fn start_scrubs(config: &Config, services: &Services, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
+    let every = Duration::from_secs(u64::from(config.pools.scrub_every_days) * 86_400);
+    if every.is_zero() {
+        return;
+    }
+    for pool in &services.local_pools {
+        let (pool, namespace, clock) =
+            (Arc::clone(pool), services.namespace.clone(), Arc::clone(&services.clock));
+        tasks.spawn(scrub::start_by_itself(pool, namespace, clock, every, stop.clone()));
+    }
 }
 
 fn start_naming(

@@ -107,6 +107,10 @@ pub struct ScrubReport {
     /// By reads and copies that were compared with block sums.
     pub verified_bytes: u64,
     pub last: Option<CompleteScrub>,
+    /// Replicas that an interrupted scrub has examined; the next one continues behind them.
+    pub interrupted: Option<u64>,
+    /// The time from which a scrub starts by itself, in seconds since 1970. `None`: none does.
+    pub due_s: Option<u64>,
     pub bad: Vec<BadReplica>,
 }
 
@@ -132,6 +136,8 @@ pub struct Scrubbing {
     in_memory: SumsInMemory,
     verified_bytes: Counter,
     marked_by_reads: AtomicU32,
+    /// The interval of scrubs that start by themselves, in seconds; 0: none does.
+    every_s: AtomicU64,
 }
 
 impl LocalPool {
@@ -143,6 +149,12 @@ impl LocalPool {
         watch: &dyn ScrubWatch,
     ) -> Result<CompleteScrub, ScrubStopped> {
         self.parts().scrubbing.run(self.parts(), self.table(), request, cancel, watch)
+    }
+
+    /// Whether the last complete scrub ended so long ago; without one, whether the first such question was so long ago. It is
+    /// kept with the pool. Blocks.
+    pub fn scrub_is_due(&self, every: Duration, now_s: u64) -> bool {
+        self.parts().scrubbing.is_due(self.parts(), every, now_s)
     }
 
     pub fn scrub_report(&self) -> ScrubReport {
@@ -170,6 +182,7 @@ impl Scrubbing {
             in_memory: SumsInMemory::default(),
             verified_bytes: Counter::default(),
             marked_by_reads: AtomicU32::new(0),
+            every_s: AtomicU64::new(0),
         }
     }
 
@@ -177,10 +190,13 @@ impl Scrubbing {
         let is_running = self.is_running.load(Ordering::Relaxed);
         let progress = |bytes: &Counter| if is_running { bytes.value() } else { 0 };
         let record = self.record.lock();
+        let every_s = self.every_s.load(Ordering::Relaxed);
         ScrubReport {
             is_running,
             done_bytes: progress(&self.done_bytes),
             total_bytes: progress(&self.total_bytes),
+            interrupted: record.position.filter(|_| !is_running).map(|position| position.totals.replicas),
+            due_s: if every_s == 0 { None } else { record.due_s(Duration::from_secs(every_s)) },
             read_bytes: self.read_bytes.value(),
             bad_blocks: self.bad_blocks.value(),
             verified_bytes: self.verified_bytes.value(),
@@ -211,6 +227,15 @@ impl Scrubbing {
         if self.looks.fetch_add(1, Ordering::Relaxed) % LOOKS == LOOKS - 1 {
             self.forget_gone(shared);
         }
+    }
+
+    fn is_due(&self, shared: &PoolParts, every: Duration, now_s: u64) -> bool {
+        self.every_s.store(every.as_secs(), Ordering::Relaxed);
+        let due_s = self.record.lock().due_s(every);
+        if due_s.is_none() {
+            self.change(shared, |record| record.watched_s = Some(now_s));
+        }
+        due_s.is_some_and(|due_s| due_s <= now_s)
     }
 
     pub fn has_sums(&self) -> bool {
@@ -326,7 +351,11 @@ impl Scrubbing {
             done: AtomicU64::new(position.totals.read_bytes),
             pace: Mutex::new((Pace::new(request.bytes_per_s), shared.requests())),
         };
-        let totals = walk.run(replicas, position, generation)?;
+        let totals = walk.run(replicas, position, generation).inspect_err(|stopped| {
+            if matches!(stopped, ScrubStopped::Failed(_)) {
+                self.change(shared, |record| record.failed_s = Some(now_s()));
+            }
+        })?;
         self.forget_gone(shared);
         remove_needless(&self.dir, shared, &walk);
         self.marked_by_reads.store(0, Ordering::Relaxed);

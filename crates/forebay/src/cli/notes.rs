@@ -184,11 +184,12 @@ The instance must be running. Run the command as the owner of the data directory
 
 A replica without block sums gets them once it was not written for 10 s. A replica that differs from its sums cannot be
 read any more, until its file is removed or replaced. If the command is interrupted, the next one continues. One scrub
-of a pool runs at a time.
+of a pool runs at a time. A scrub also starts by itself, as pools.scrub_every_days says.
 
 Examples:
   forebay pool scrub pool-0
   forebay pool scrub pool-0 --rate 20 --progress
+  forebay pool scrub pool-0 --status
 
 ",
     exit_codes_of_checks!()

@@ -1,5 +1,8 @@
 //! `forebay pool scrub`: compares the replicas of a pool with their block sums, on a running instance.
 
+mod schedule;
+mod status;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +27,11 @@ use crate::output::{self, counted};
 use crate::progress::{Meter, Unit};
 use crate::questions::ScrubQuestion;
 
+pub use self::schedule::run as start_by_itself;
+pub use self::status::ScrubStatus;
+
+/// Unless the command says otherwise.
+pub const RATE_MIB_S: u64 = 100;
 /// For the path of a finding.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -56,6 +64,9 @@ pub struct BadFile {
 }
 
 pub fn run(arguments: &ScrubArguments) -> Result<ExitCode> {
+    if arguments.status {
+        return status::run(arguments);
+    }
     let question = ScrubQuestion {
         pool: number(&arguments.pool)?,
         rate_mib_s: arguments.rate,

@@ -27,7 +27,7 @@ use crate::pool_map::PoolMap;
 use crate::pools::busiest;
 use crate::pools::calibrate::PoolSizes;
 use crate::pools::iostat::PoolIo;
-use crate::pools::scrub::{self, PoolScrub};
+use crate::pools::scrub::{self, PoolScrub, ScrubStatus};
 use crate::pools::{self, PoolState};
 use crate::progress::Meter;
 use crate::questions::{PoolQuestion, ScrubQuestion};
@@ -282,6 +282,10 @@ impl crate::control::Responder for Responder {
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
             Request::Calibrate(id) => serde_json::to_value(self.calibrate(PoolId(id), meter).await?)?,
             Request::Scrub(question) => serde_json::to_value(self.scrub(question, meter).await?)?,
+            Request::ScrubStatus(id) => {
+                let (id, pool) = (PoolId(id), self.local_pool(PoolId(id))?);
+                serde_json::to_value(ScrubStatus::new(id, pool.scrub_report()))?
+            }
             Request::Iostat => serde_json::to_value(self.iostat())?,
             Request::BusiestFiles(top) => {
                 let files = busiest::answer(&*self.namespace, &self.local_pools, usize::from(top)).await;

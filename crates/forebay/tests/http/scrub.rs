@@ -130,6 +130,33 @@ fn a_read_of_a_bad_block_is_an_error_to_the_client_and_told_to_the_operator() {
 }
 
 #[test]
+fn a_scrub_starts_by_itself_when_the_last_one_is_long_ago_and_the_status_shows_it() {
+    let (instance, server) = Server::start();
+    assert_eq!(server.put("/file", vec![3; 100_000]).status, 201);
+    let status = || report(&scrub_status(&instance));
+    crate::server::until("the first look is written down", || status()["due_s"].is_u64());
+    assert_eq!((&status()["last"], &status()["running"]), (&Value::Null, &json!(false)));
+    server.stop();
+    // As if the first start were in 1970.
+    let record = instance.data().join("pools/pool-0/scrub.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    kept["watched_s"] = json!(1);
+    std::fs::write(&record, kept.to_string()).unwrap();
+    let server = instance.up();
+    crate::server::until("a scrub is complete", || status()["last"]["totals"]["replicas"] == 1);
+    let after = status();
+    let days = (after["due_s"].as_u64().unwrap() - after["last"]["ended_s"].as_u64().unwrap()) / 86_400;
+    assert_eq!((days, &after["bad_replicas"]), (30, &json!(0)));
+    server.stop();
+}
+
+fn scrub_status(instance: &Instance) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["pool", "scrub", "pool-0", "--status", "--json", "--data"]).arg(instance.data());
+    command.stdin(Stdio::null()).output().expect("run forebay")
+}
+
+#[test]
 fn a_pool_that_does_not_exist_or_does_not_run_is_refused_in_a_line() {
     let (instance, server) = Server::start();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));

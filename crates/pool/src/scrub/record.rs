@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,12 @@ pub struct Record {
     mount: String,
     pub position: Option<Position>,
     pub last: Option<CompleteScrub>,
+    /// The first time that somebody asked whether a scrub is due.
+    #[serde(default)]
+    pub watched_s: Option<u64>,
+    /// The last time that a scrub ended with an error. One by itself would go on to mark replicas.
+    #[serde(default)]
+    pub failed_s: Option<u64>,
     pub bad: Vec<BadReplica>,
 }
 
@@ -97,6 +103,8 @@ impl Record {
             mount: mount.to_owned(),
             position: None,
             last: None,
+            watched_s: None,
+            failed_s: None,
             bad: Vec::new(),
         };
         let text = match fs::read(&path) {
@@ -126,6 +134,13 @@ impl Record {
         let mut text = serde_json::to_vec(self).map_err(io::Error::other)?;
         text.push(b'\n');
         durable::replace(&dir.join(FILE_NAME), &text)
+    }
+
+    /// A scrub by itself is due from then on, in seconds since 1970. `None`: nobody has asked before.
+    pub fn due_s(&self, every: Duration) -> Option<u64> {
+        let ended_s = self.last.map(|last| last.ended_s);
+        let last_s = [ended_s, self.failed_s, self.watched_s].into_iter().flatten().max()?;
+        Some(last_s.saturating_add(every.as_secs()))
     }
 
     /// Some sums may exist.
@@ -221,6 +236,28 @@ mod tests {
         assert_eq!(record.bad.len(), DAMAGED_MAX);
         assert!(record.forget_bad(FileId(1)).is_some_and(|bad| !bad.is_damaged));
         assert!(record.forget_bad(FileId(1)).is_none());
+    }
+
+    #[test]
+    fn a_scrub_is_due_after_the_last_end_of_one_or_the_first_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut record, every) = (record(&dir, "boot", true), Duration::from_secs(100));
+        assert_eq!(record.due_s(every), None);
+        record.watched_s = Some(5);
+        assert_eq!(record.due_s(every), Some(105));
+        record.last = Some(CompleteScrub { begun_s: 1, ended_s: 7, totals: ScrubTotals::default() });
+        assert_eq!(record.due_s(every), Some(107));
+        record.failed_s = Some(9);
+        assert_eq!(record.due_s(every), Some(109));
+        assert_eq!(record.due_s(Duration::MAX), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_record_of_an_older_version_of_the_program_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = r#"{"version":1,"generation":5,"mount":"boot","position":null,"last":null,"bad":[]}"#;
+        fs::write(dir.path().join(FILE_NAME), old).unwrap();
+        assert_eq!(record(&dir, "boot", true).generation, 5);
     }
 
     #[test]

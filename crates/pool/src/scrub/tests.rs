@@ -454,6 +454,35 @@ async fn sums_that_are_damaged_are_made_anew_and_accuse_nobody() {
     }
 }
 
+#[tokio::test]
+async fn a_scrub_is_due_once_the_last_complete_one_or_the_first_question_is_long_ago() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    write_blocks(&dir, &running, 1, 1).await;
+    assert_eq!(running.scrub_report().due_s, None);
+    let (every, began_s) = (Duration::from_secs(1000), 2_000_000_000_000);
+    assert!(!running.scrub_is_due(every, began_s));
+    assert!(!running.scrub_is_due(every, began_s + 999) && running.scrub_is_due(every, began_s + 1000));
+    running.close();
+    drop(running);
+    let running = pool(&dir);
+    assert!(!running.scrub_is_due(every, began_s + 999), "it is kept with the pool");
+    assert_eq!(running.scrub_report().due_s, Some(began_s + 1000));
+    fs::remove_file(dir.path().join(record::FILE_NAME)).unwrap();
+    running.close();
+    drop(running);
+    let running = pool(&dir);
+    let cancelled = Cancel::default();
+    cancelled.cancel();
+    assert_eq!(running.scrub(FAST, &cancelled, &Watch::default()), Err(ScrubStopped::Cancelled));
+    assert_eq!(running.scrub_report().interrupted, Some(0));
+    scrub_well(&running);
+    let report = running.scrub_report();
+    let ended_s = report.last.unwrap().ended_s;
+    assert_eq!(report.interrupted, None);
+    assert!(!running.scrub_is_due(every, ended_s + 999) && running.scrub_is_due(every, ended_s + 1000));
+}
+
 /// A path to the disk that gave wrong bytes for a while cost the users a whole pool.
 #[tokio::test]
 async fn a_scrub_ends_before_it_marks_a_whole_pool() {
@@ -468,6 +497,9 @@ async fn a_scrub_ends_before_it_marks_a_whole_pool() {
     let ended = running.scrub(FAST, &Cancel::default(), &watch).unwrap_err();
     assert!(ended.to_string().contains("in a row"), "{ended}");
     assert_eq!(watch.kinds().len(), 20);
+    // None does so by itself at once.
+    let (every, failed_s) = (Duration::from_secs(1000), now_s());
+    assert!(!running.scrub_is_due(every, failed_s) && running.scrub_is_due(every, failed_s + 1000));
     // The next scrub goes on, and marks the others.
     let watch = Watch::default();
     assert_eq!(scrub(&running, &watch).damaged_replicas, 30);

@@ -82,6 +82,15 @@ pub const POOLS: &[Key] = &[
          pool at most. They go to their files in pieces of up to 1 MiB. auto: on XFS, where each of them would become an extent \
          of its file.",
     ),
+    number(
+        "pools.scrub_every_days",
+        "30",
+        "days",
+        (0, 3_650),
+        "A scrub of a pool starts by itself when the last complete one ended so many days ago, or the first start of the \
+         server with this setting was then. It reads at most 100 MiB/s, and a quarter of it while the pool has other requests. \
+         0: only `forebay pool scrub` starts one.",
+    ),
 ];
 
 pub const TICKET_KEYS: &[Key] = &[
