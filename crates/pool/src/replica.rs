@@ -167,7 +167,7 @@ impl Replica {
         file: (BorrowedFd<'_>, u64),
         data: (u64, &[u8]),
         is_stable: bool,
-    ) -> Result<(), PoolError> {
+    ) -> Result<Ran, PoolError> {
         let waits = self.io.waits();
         let written = self.write_behind_gathered(shared, file, data, is_stable);
         if self.io.waits() != waits {

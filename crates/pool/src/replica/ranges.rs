@@ -132,7 +132,7 @@ impl Replica {
                     let size = look_at(file)?.size;
                     let written =
                         shared.engine.path().write_locked(file, &self.io, size, rest.to, data, false);
-                    written.map(|()| data.len() as u64)
+                    written.map(|_| data.len() as u64)
                 }
                 CopyPart::InFile { length } => {
                     range::copy(source.file.as_fd(), file, Stretch { length: *length, ..rest })
