@@ -1,6 +1,7 @@
 # Real programs on two clients while the server is killed and cut off. What they were told is there, all of it.
 
-meet() { kc-barrier "$CASE_NAME.$1" || die "the other client did not come to '$1'"; }
+# For as long as PostgreSQL may take to begin, below.
+meet() { KC_BARRIER_S=200 kc-barrier "$CASE_NAME.$1" || die "the other client did not come to '$1'"; }
 CASE_NAME=$2
 
 kills() { # kills N SECONDS: the server dies and comes back N times, so many seconds apart
