@@ -14,6 +14,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot) {
     times(out, snapshot);
     threads(out, &snapshot.io_lanes);
     memory(out, snapshot);
+    read_ahead(out, snapshot.read_ahead);
     journals(out, &snapshot.journals);
     scrubs(out, snapshot);
 }
@@ -80,7 +81,7 @@ fn threads(out: &mut Html, lanes: &[IoLaneView]) {
         empty: "No pool runs in this process.",
     };
     table.render(out, lanes, |out, lane: &IoLaneView| {
-        html!(out; "<tr data-key=\"" (lane.pool) "/" (lane.lane) "\"><th scope=\"row\">" (lane.pool)
+        html!(out; "<tr data-key=\"" (lane.pool) "/" (lane.lane) "\"><th scope=\"row\" class=\"pool\">" (lane.pool)
             "</th><td>" (lane.lane) "</td><td class=\"n\">" (Grouped(lane.busy)) " <span class=\"fine\">of "
             (Grouped(lane.threads_max)) "</span></td><td class=\"n rate\"><span class=\"few\">"
             (Grouped(lane.waiting)) "</span>");
@@ -106,7 +107,7 @@ fn memory(out: &mut Html, snapshot: &Snapshot) {
     table.render(out, &snapshot.pools, |out, pool: &PoolView| {
         let (resident, missing) = (pool.resident_read_bytes, pool.missing_read_bytes);
         let known = resident.saturating_add(missing);
-        html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\">" (pool.name) "</th><td class=\"n\">"
+        html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\" class=\"pool\">" (pool.name) "</th><td class=\"n\">"
             (Size(resident)) "</td><td class=\"n\">" (Size(missing)) "</td><td class=\"n\">"
             (Size(pool.unknown_read_bytes)) "</td><td class=\"share\">");
         match known {
@@ -115,21 +116,20 @@ fn memory(out: &mut Html, snapshot: &Snapshot) {
         }
         html!(out; "</td><td class=\"n\">" (Grouped(pool.contended_files)) "</td></tr>");
     });
-    let ReadAheadView { advised_bytes, used_bytes, wasted_bytes, dropped_bytes } = snapshot.read_ahead;
-    html!(out; "<dl class=\"facts\">");
-    for (title, bytes) in [
-        ("Read ahead", advised_bytes),
-        ("Used", used_bytes),
-        ("Wasted", wasted_bytes),
-        ("Dropped", dropped_bytes),
-    ] {
+}
+
+fn read_ahead(out: &mut Html, view: ReadAheadView) {
+    let ReadAheadView { advised_bytes, used_bytes, wasted_bytes, dropped_bytes } = view;
+    html!(out; "<section class=\"block\"><h2>Read-ahead</h2><dl class=\"facts\"><div><dt>Asked for</dt><dd>"
+        (Size(advised_bytes)) "</dd></div>");
+    for (title, bytes) in [("Used", used_bytes), ("Wasted", wasted_bytes), ("Dropped", dropped_bytes)] {
         html!(out; "<div><dt>" (title) "</dt><dd>" (Size(bytes)));
-        if advised_bytes > 0 && title != "Read ahead" {
+        if advised_bytes > 0 {
             html!(out; " <span class=\"fine\">" (Percent(bytes, advised_bytes)) "</span>");
         }
         html!(out; "</dd></div>");
     }
-    html!(out; "</dl>");
+    html!(out; "</dl></section>");
 }
 
 fn journals(out: &mut Html, journals: &[JournalView]) {
@@ -148,7 +148,7 @@ fn journals(out: &mut Html, journals: &[JournalView]) {
         empty: "No pool has a write journal.",
     };
     table.render(out, journals, |out, journal: &JournalView| {
-        html!(out; "<tr data-key=\"" (journal.pool) "\"><th scope=\"row\">" (journal.pool) "</th><td>");
+        html!(out; "<tr data-key=\"" (journal.pool) "\"><th scope=\"row\" class=\"pool\">" (journal.pool) "</th><td>");
         match journal.failed {
             true => html!(out; "<span class=\"state bad\">Failed</span>"),
             false => html!(out; "<span class=\"state good\">In order</span>"),
@@ -182,7 +182,7 @@ fn scrubs(out: &mut Html, snapshot: &Snapshot) {
     };
     table.render(out, &snapshot.pools, |out, pool: &PoolView| {
         let scrub = &pool.scrub;
-        html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\">" (pool.name) "</th><td class=\"share\">");
+        html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\" class=\"pool\">" (pool.name) "</th><td class=\"share\">");
         match scrub.running {
             true => html!(out; "Running <span class=\"fine\">" (Percent(scrub.done_bytes, scrub.total_bytes))
                 " of " (Size(scrub.total_bytes)) "</span>" [fill(scrub.done_bytes, scrub.total_bytes, false)]),
