@@ -149,6 +149,14 @@ class Targets(unittest.TestCase):
         self.assertNotIn("write-stream: calibrated", text)
         self.assertIn("1 of 2 rows", text)
 
+    def test_a_row_whose_rounds_overlap_is_marked(self):
+        text = lambda row, ours, theirs: "\n".join(report.targets(report.summarise({row: {"calibrated": [result(v) for v in ours], "buffered": [result(v) for v in theirs]}}, self.rows), {}))
+        self.assertIn("MISSED, but rounds overlap", text("read-cold", (70, 80, 96), (90, 100, 110)))
+        self.assertIn("of the others, the rounds of 0 overlap", text("read-cold", (70, 80, 84), (90, 100, 110)))
+        times = lambda ours, theirs: report.summarise({"phases": {"calibrated": [result(v) for v in ours], "buffered": [result(v) for v in theirs]}}, self.rows)["phases"]
+        self.assertTrue(report.overlaps(times((1.0, 1.2), (0.8, 1.0))))
+        self.assertFalse(report.overlaps(times((1.2, 1.3), (0.8, 1.0))))
+
     def test_a_row_that_misses_shows_its_decisions(self):
         decisions = sides.growth({("read", "direct", "contended"): (1, 100)}, {("read", "direct", "contended"): (4, 400), ("read", "buffered", "small"): (2, 700),
                                                                              ("write", "direct", "large-write"): (0, 0)})
