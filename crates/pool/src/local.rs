@@ -131,10 +131,7 @@ impl LocalPool {
         let pressure = Pressure::new(store.root());
         let mut verifier = Verifier([0; 8]);
         config.random.fill(&mut verifier.0);
-        let writability = Writability::default();
-        if let Err(errno) = store.try_to_write() {
-            writability.note(config.id, errno);
-        }
+        let writability = try_to_write(config.id, &store);
         // Behind the records: what they write makes sums stale.
         let scrubbing = Scrubbing::open(dir, store.root(), clean);
         let shared = Arc::new(PoolParts {
@@ -594,6 +591,14 @@ fn open_journal(
         random: Arc::clone(random),
     };
     journal::open(setting, store)
+}
+
+fn try_to_write(pool: PoolId, store: &Store) -> Writability {
+    let writability = Writability::default();
+    if let Err(errno) = store.try_to_write() {
+        writability.note(pool, errno);
+    }
+    writability
 }
 
 fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine {
