@@ -17,7 +17,7 @@ use super::{Decision, Mode, Reason};
 /// | shorter than `small_bytes` | buffered | `small` |
 /// | the range is dirty, the file contended, the request large | direct | `dirty-contended` |
 /// | the range is dirty | buffered | `dirty-pages` |
-/// | the file is contended | direct | `contended` |
+/// | the file is contended, and this is a write | direct | `contended` |
 /// | memory is tight | uncached, or direct if large | `memory-tight` |
 /// | a write is longer than the headroom for dirty pages | uncached, or direct if large | `dirty-headroom-low` |
 /// | the device is busy, a medium write fits the headroom | buffered | `device-busy` |
@@ -114,7 +114,9 @@ impl<'a> Asked<'a> {
 
     fn decide_under_conflict(&self) -> Option<Decision> {
         let file = &self.inputs.file;
+        // Reads take no lock that others wait for, and a read past the cache waits for the write-back of others' writes.
         let is_contended = file.is_contended
+            && self.inputs.request.kind == Kind::Write
             && self.direct_obstacle.is_none()
             && reaches(self.length_bytes, self.thresholds.contended_direct_bytes_min);
         match (file.is_dirty, is_contended) {

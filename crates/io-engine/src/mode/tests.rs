@@ -180,6 +180,7 @@ fn rows_of_use() -> Vec<Row> {
         auto(with(with(write(4 * MIB), read_soon), enormous), Direct, Reason::LargeWrite),
         auto(with(with(write(4 * MIB), read_soon), tight), Direct, Reason::MemoryTight),
         auto(with(write(4 * MIB), reuse(Reuse::Reused)), Buffered, Reason::Reused),
+        auto(with(with(stream(), reuse(Reuse::Reused)), contended), Buffered, Reason::Reused),
         auto(with(stream(), reuse(Reuse::Reused)), Buffered, Reason::Reused),
         auto(with(stream(), reuse(Reuse::Unknown)), Buffered, Reason::ReuseUnknown),
         auto(with(with(stream(), reuse(Reuse::Unknown)), enormous), Uncached, Reason::StreamingRead),
