@@ -127,10 +127,11 @@ def back_memory(mib):
 
 
 def disk_bounds(scratch):
-    """The same disk without any network: one 4 KiB append made durable, one durable create, streaming with fsync."""
+    """The same disk without any network: 4 KiB made durable, appended and in place, one durable create, streaming with fsync."""
     path = os.path.join(scratch, "bound")
     fd = os.open(path, os.O_CREAT | os.O_WRONLY)
     append = timed(300, lambda i: (os.write(fd, bytes(4096)), os.fdatasync(fd)))
+    rewrite = timed(300, lambda i: (os.pwrite(fd, bytes(4096), i << 12), os.fdatasync(fd)))
     os.close(fd)
     directory = os.open(scratch, os.O_RDONLY)
     create = timed(300, lambda i: (os.close(os.open("%s.%d" % (path, i), os.O_CREAT | os.O_EXCL)), os.fsync(directory)))
@@ -144,7 +145,7 @@ def disk_bounds(scratch):
     for i in range(300):
         os.unlink("%s.%d" % (path, i))
     os.unlink(path)
-    return {"append_4k_fdatasync_us": append, "create_fsync_directory_us": create, "stream_write_fsync_mib_s": round(rate)}
+    return {"append_4k_fdatasync_us": append, "rewrite_4k_fdatasync_us": rewrite, "create_fsync_directory_us": create, "stream_write_fsync_mib_s": round(rate)}
 
 
 def timed(n, action):
