@@ -23,7 +23,7 @@ impl Contention {
         }
     }
 
-    /// A request, a read or a write, waited for a range that another holder had.
+    /// A write waited for a range that another holder had.
     pub fn record_wait(&mut self, now: Instant) {
         self.conflicts.add(now);
     }

@@ -149,8 +149,8 @@ pub const POOL_IOSTAT: &str = "\
 The instance must be running. Run the command as the owner of the data directory.
 
 The lines before the tables have the write journals: records of small stable writes and their syncs; writes that a
-journal refused; files that followed, which are synced, so that a restart no longer needs their records; files that are
-to follow; and the space in use. A pool with delayed allocation (pools.gather) has a line with the writes that it kept
+journal refused; files that were synced, so that a restart no longer needs their records; files that are yet to be
+synced; and the space in use. A pool with delayed allocation (pools.gather) has a line with the writes that it kept
 in memory, the pieces of files that they were merged into, those of them without gaps, and the memory in use.
 
 Two more lines have the bytes that were in memory when clients read them, and the CPU time of the pool's threads: of

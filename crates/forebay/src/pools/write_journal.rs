@@ -52,7 +52,7 @@ impl WriteJournal {
         let files = counted(self.files, "file", "files");
         let (refused, followed, room) = (self.refused, self.written_back, Size(self.room_bytes));
         format!(
-            "{failed}{records} in {syncs}{each}, {written}; {refused} refused; {followed} followed, {files} to follow, \
+            "{failed}{records} in {syncs}{each}, {written}; {refused} refused; {followed} files synced, {files} to sync, \
              {used} of {room} in use"
         )
     }
@@ -94,14 +94,14 @@ mod tests {
 
     #[test]
     fn the_line_has_all_counts_and_says_first_that_the_journal_failed() {
-        let line = "1240 records in 310 syncs (4.0 a sync), 12.0 MiB; 3 refused; 900 followed, 118 files to follow, \
+        let line = "1240 records in 310 syncs (4.0 a sync), 12.0 MiB; 3 refused; 900 files synced, 118 to sync, \
                     4.0 MiB of 64.0 MiB in use";
         assert_eq!(NOW.line(), line);
         let failed = WriteJournal { failed: true, ..NOW };
         assert_eq!(failed.line(), format!("failed, off until the next start; {line}"));
         let idle = WriteJournal { room_bytes: 64 << 20, ..WriteJournal::default() };
         let line =
-            "0 records in 0 syncs, 0 B; 0 refused; 0 followed, 0 files to follow, 0 B of 64.0 MiB in use";
+            "0 records in 0 syncs, 0 B; 0 refused; 0 files synced, 0 to sync, 0 B of 64.0 MiB in use";
         assert_eq!(idle.line(), line);
     }
 

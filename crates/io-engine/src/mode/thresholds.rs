@@ -19,14 +19,14 @@ pub struct Thresholds {
     pub read_random: Crossover,
     /// A write that must be on disk when it is answered is direct from this size. `None`: as any other write.
     pub stable_direct_bytes_min: Option<u64>,
-    /// Requests of a contended file are direct from this size. `None`: contention changes nothing.
+    /// Writes of a contended file are direct from this size. `None`: contention changes nothing.
     pub contended_direct_bytes_min: Option<u64>,
     /// If memory or the headroom for dirty pages is short, requests are uncached from this size. `None`: as at all times.
     pub tight_uncached_bytes_min: Option<u64>,
     /// If memory or the headroom for dirty pages is short, requests are direct from this size. `None`: as at all times.
     pub tight_direct_bytes_min: Option<u64>,
-    /// A request whose offset or memory is not aligned is direct from this size at the earliest, because its edges are
-    /// read before they are written and its bytes are copied.
+    /// A request whose offset or memory is not aligned is direct from this size at the earliest, because its edges go
+    /// through the page cache and its bytes are copied.
     pub unaligned_direct_bytes_min: u64,
     /// A read is hot if the page cache has this part of its range.
     pub hot_percent: u8,
