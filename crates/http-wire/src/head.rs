@@ -69,6 +69,9 @@ pub struct RequestHead {
     pub keep_alive: bool,
 }
 
+/// A longer `Host` is not remembered: names of hosts have at most 255 bytes, and an idle connection is to keep little.
+const HOST_KEPT_BYTES: usize = 300;
+
 /// Cuts heads off a buffer that fills bit by bit; no byte is looked at twice before the head is complete.
 #[derive(Debug)]
 pub struct HeadReader {
@@ -179,7 +182,9 @@ fn authority(
                 if !authority_is_sound(&host) {
                     return Err(HeadError::Host);
                 }
-                *last = Some(host.clone());
+                if host.as_str().len() <= HOST_KEPT_BYTES {
+                    *last = Some(host.clone());
+                }
                 Some(host)
             }
         },

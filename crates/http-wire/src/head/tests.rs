@@ -224,9 +224,12 @@ fn each_head_of_a_connection_names_its_own_host() {
     for value in ["a", "a", "b:80", "a", "A"] {
         assert_eq!(host(value).unwrap(), value);
     }
+    let long = "a".repeat(HOST_KEPT_BYTES + 1);
+    assert_eq!(host(&long).unwrap(), long);
     assert_eq!(host("a b").unwrap_err(), HeadError::Host);
     assert_eq!(host("user@a").unwrap_err(), HeadError::Host);
     assert_eq!(host("user@a").unwrap_err(), HeadError::Host);
+    assert_eq!(reader.host.unwrap(), "A", "neither a long nor a wrong one is remembered");
 }
 
 #[test]
