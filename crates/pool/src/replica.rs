@@ -358,7 +358,8 @@ impl Replica {
             if extent.size < size {
                 record.check_end(shared, known, extent.size)?;
             }
-            if self.gathered.length(extent.size) != size {
+            // Gathered bytes may lie beyond the end of the file: it gets the length all the same.
+            if self.gathered.length(extent.size) != size || extent.size != size {
                 self.settle_records(shared)?;
                 let cut = record.cut(shared, file, size);
                 self.note_change(shared);
@@ -367,9 +368,10 @@ impl Replica {
                 self.cut_gathered(size);
             }
         }
-        // Also what an earlier process wrote and did not sync: from here on it is a length that somebody was promised.
-        if self.has_unsettled() || !self.file.record().is_known_to(size) {
-            self.settle(shared)?;
+        // Also what an earlier process wrote and did not sync: from here on it is a length that somebody was promised. Gathered bytes
+        // below it stay unstable: on a full disk their flush would fail a truncation that is done.
+        if !self.unsynced.is_empty() || !self.file.record().is_known_to(size) {
+            self.settle_file(shared)?;
         }
         let gone = self.file.facts_of_none(size);
         Ok(self.facts(shared)?.unwrap_or(gone))

@@ -3,7 +3,7 @@
 //! Invariant: while anybody holds a replica there is no second object for the same file, so its epoch, its locks and
 //! its failures are known to all. Only replicas that nobody holds and that have nothing left to sync are given up, in
 //! the order of a clock: an error of write-back is told to open files only. From half of the bound on, unsynced ones are
-//! synced, so that there is room before it is needed.
+//! synced, so that there is room before it is needed. Those whose writes the journal has are left to its write-back.
 
 use std::collections::HashMap;
 use std::sync::Arc;

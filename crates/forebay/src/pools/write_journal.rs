@@ -100,8 +100,7 @@ mod tests {
         let failed = WriteJournal { failed: true, ..NOW };
         assert_eq!(failed.line(), format!("failed, off until the next start; {line}"));
         let idle = WriteJournal { room_bytes: 64 << 20, ..WriteJournal::default() };
-        let line =
-            "0 records in 0 syncs, 0 B; 0 refused; 0 files synced, 0 to sync, 0 B of 64.0 MiB in use";
+        let line = "0 records in 0 syncs, 0 B; 0 refused; 0 files synced, 0 to sync, 0 B of 64.0 MiB in use";
         assert_eq!(idle.line(), line);
     }
 

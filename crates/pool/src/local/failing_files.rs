@@ -151,3 +151,38 @@ async fn a_slow_write_or_sync_of_one_file_keeps_no_other_file_waiting() {
         }
     }
 }
+
+/// Each COMMIT of a file took a thread of its own, and waited in it for the one before.
+#[tokio::test]
+async fn many_commits_of_a_slow_file_keep_no_other_file_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    for pool in pools(&dir) {
+        let there = replica(&pool, 30).await;
+        let (waits, mut waiting) = tokio::sync::mpsc::unbounded_channel();
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let goes_on = Mutex::new(goes_on);
+        let gate = move || {
+            let _ = waits.send(());
+            let _ = goes_on.lock().unwrap().recv();
+            Ok(())
+        };
+        write(&there, 0, Stability::Unstable).await.unwrap();
+        pool.shared.store.faults.set(FileId(30), Operation::Sync, Some(gate));
+        let commit = || {
+            let replica = Arc::clone(&there);
+            tokio::spawn(async move { replica.sync().await.map(drop) })
+        };
+        let mut commits = vec![commit()];
+        waiting.recv().await.unwrap();
+        commits.extend((0..super::SYNC_THREADS + 1).map(|_| commit()));
+        // They are asked for before the other file is.
+        tokio::task::yield_now().await;
+        use_file(&pool, 31).await;
+        assert!(commits.iter().all(|commit| !commit.is_finished()));
+        drop(go_on);
+        for commit in commits {
+            commit.await.unwrap().unwrap();
+        }
+        mend(&pool, 30, Operation::Sync);
+    }
+}

@@ -242,6 +242,22 @@ async fn a_file_on_a_full_disk_can_be_emptied() {
     written.replica.sync().await.unwrap();
 }
 
+/// The file was cut, and the client told that the disk is full.
+#[tokio::test]
+async fn a_file_on_a_full_disk_can_be_cut_amid_gathered_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let mut written = Written::scattered(&running, 1).await;
+    fail_flushes(&running, Some(Errno::NOSPC));
+    let size = 2 * MIB + 100;
+    assert_eq!(running.truncate(&[(FILE, size)], ANSWER_TIME).await.sole().unwrap().size, size);
+    written.expected.truncate(size as usize);
+    written.check().await;
+    fail_flushes(&running, None);
+    written.replica.sync().await.unwrap();
+    written.check().await;
+}
+
 #[tokio::test]
 async fn ranges_are_freed_and_copied_behind_gathered_writes() {
     let dir = tempfile::tempdir().unwrap();

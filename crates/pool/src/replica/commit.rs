@@ -1,6 +1,7 @@
 //! COMMIT of a few small writes: their bytes go from the page cache into the journal, and the file follows later.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use api::PoolError;
 use rustix::io::{Errno, pread, retry_on_intr};
@@ -10,6 +11,9 @@ use super::{Recorded, Replica};
 use crate::journal::Waiter;
 use crate::parts::PoolParts;
 use crate::store::look_at;
+
+/// Of a COMMIT for another one of the same file.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 impl Replica {
     /// Whether a COMMIT by records is worth the try: of a file that has become longer, or has never been synced. The sync of
@@ -41,8 +45,9 @@ impl Replica {
         let Some(file) = self.file.open() else { return unrecorded };
         let extent = look_at(file).map_err(|errno| shared.failure("look at a replica", errno))?;
         self.file.check_linked(shared, extent)?;
-        // A write that is recorded behind this is behind it in the journal too.
-        let mut has_creation = self.recording.lock();
+        // A write that is recorded behind this is behind it in the journal too. COMMITs behind one that waits for the disk meet in
+        // the sync of the file, which takes one thread for all of them.
+        let Some(mut has_creation) = self.recording.try_lock_for(PATIENCE) else { return unrecorded };
         if self.has_gathered() {
             return unrecorded;
         }

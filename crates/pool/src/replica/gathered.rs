@@ -102,6 +102,14 @@ impl Drop for Untold<'_> {
     }
 }
 
+/// The lock of a replica while its extents are flushed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ordering {
+    Held,
+    /// Taken for each: a truncation waits for one extent, and reads and writes that wait behind it, too.
+    ByExtent,
+}
+
 impl Replica {
     /// Some writes are not in the file yet.
     pub fn has_gathered(&self) -> bool {
@@ -155,7 +163,7 @@ impl Replica {
             (verdict, ready)
         };
         // The bytes are in memory whatever comes of it; COMMIT returns a failure.
-        let _ = self.flush_extents(shared, &ready, None);
+        let _ = self.flush_extents(shared, &ready, None, Ordering::Held);
         match verdict {
             Verdict::Gathered { .. } => true,
             Verdict::Bypassed(reason) => {
@@ -169,23 +177,26 @@ impl Replica {
 
     /// Brings every write so far to the file. Not to be called with `ordering` held.
     pub fn flush(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        let Some(state) = self.gathered.state() else { return Ok(()) };
-        let _ordering = self.ordering.read();
-        self.flush_all(shared, state)
+        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state, Ordering::ByExtent))
     }
 
     /// The same, under `ordering`.
     pub(super) fn flush_ordered(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state))
+        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state, Ordering::Held))
     }
 
-    fn flush_all(&self, shared: &PoolParts, state: &Mutex<State>) -> Result<(), PoolError> {
+    fn flush_all(
+        &self,
+        shared: &PoolParts,
+        state: &Mutex<State>,
+        ordering: Ordering,
+    ) -> Result<(), PoolError> {
         let (extents, mark) = {
             let gather = &state.lock().gather;
             let mark = gather.mark();
             (gather.extents(ByteRange::ALL, mark), mark)
         };
-        self.flush_extents(shared, &extents, Some(mark))?;
+        self.flush_extents(shared, &extents, Some(mark), ordering)?;
         // Of an extent that another thread has tried meanwhile.
         match state.lock().gather.failure() {
             None => Ok(()),
@@ -196,21 +207,22 @@ impl Replica {
     /// Flushes the extents that were opened until then.
     pub fn flush_opened_until(&self, shared: &PoolParts, opened: Instant) -> Result<(), PoolError> {
         let Some(state) = self.gathered.state() else { return Ok(()) };
-        let _ordering = self.ordering.read();
         let extents = state.lock().gather.extents_opened_until(opened);
-        self.flush_extents(shared, &extents, None)
+        self.flush_extents(shared, &extents, None, Ordering::ByExtent)
     }
 
-    /// All of them, also after a failure. Under `ordering`.
+    /// All of them, also after a failure.
     fn flush_extents(
         &self,
         shared: &PoolParts,
         extents: &[ByteRange],
         mark: Option<Mark>,
+        ordering: Ordering,
     ) -> Result<(), PoolError> {
         let mut outcome = Ok(());
         let mut together = Together::default();
         for extent in extents {
+            let _ordering = (ordering == Ordering::ByExtent).then(|| self.ordering.read());
             let locked = self.lock(shared, extent.offset(), extent.length());
             let flushed = locked.and_then(|_range| self.flush_locked(shared, *extent, mark, &mut together));
             outcome = outcome.and(flushed);
