@@ -2,6 +2,7 @@
 
 mod commits;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,10 +12,12 @@ use std::sync::atomic::Ordering;
 use api::{ANSWER_TIME, Birth, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
 use bytes::Bytes;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use types::{ByteRange, Epoch, FileId, PoolId, Random};
 
 use super::JournalPlace;
 use crate::OpenError;
+use crate::gathering::GatherPolicy;
 use crate::label;
 use crate::layout::ReplicaPlace;
 use crate::local::tests::config;
@@ -244,9 +247,14 @@ async fn a_length_that_the_journal_keeps_is_in_the_label_before_its_records_go()
 async fn a_promise_below_a_length_that_was_synced_is_brought_to_the_disk_too() {
     let write = |length, is_stable| Step::Write { file: 1, offset: 0, length, is_stable };
     let commit = Step::Commit { file: 1 };
-    run(&[write(20, false), commit.clone(), write(10, true), write(1, false), commit, Step::CutPower]).await;
+    run(
+        &[write(20, false), commit.clone(), write(10, true), write(1, false), commit, Step::CutPower],
+        GatherPolicy::Never,
+        1,
+    )
+    .await;
     let cut = |size| Step::Truncate { file: 1, size };
-    run(&[cut(22), write(1, true), cut(1), Step::CutPower]).await;
+    run(&[cut(22), write(1, true), cut(1), Step::CutPower], GatherPolicy::Never, 1).await;
 }
 
 /// A power cut would have left a label that tells of bytes that were never there.
@@ -422,6 +430,12 @@ impl Model {
         self.since.clear();
     }
 
+    /// The length is stable, and none of the bytes becomes it.
+    fn cut(&mut self, size: usize) {
+        self.stable.resize(size, 0);
+        self.since.retain(|at, _| *at < size);
+    }
+
     fn check(&self, found: &[u8], steps: &[Step]) {
         assert!(
             found.len() >= self.stable.len(),
@@ -437,9 +451,12 @@ impl Model {
     }
 }
 
-async fn run(steps: &[Step]) {
+/// `unit`: bytes of a step's offsets and lengths. Returns the number of writes that were gathered, and of records.
+async fn run(steps: &[Step], gather: GatherPolicy, unit: u64) -> (u64, u64) {
     let dir = tempfile::tempdir().unwrap();
-    let mut pool = open(dir.path());
+    let open = || open_gathering(dir.path(), gather);
+    let mut pool = open();
+    let (mut gathered, mut records) = (0, 0);
     // `None`: removed, for ever.
     let mut files: HashMap<u64, Option<Model>> = HashMap::new();
     let mut next = 1_u8;
@@ -448,22 +465,26 @@ async fn run(steps: &[Step]) {
         match step {
             Step::Write { file, offset, length, is_stable } => {
                 let Some(mut model) = of(file) else { continue };
-                let bytes = vec![next; *length];
+                let (offset, bytes) = (offset * unit, vec![next; length * unit as usize]);
                 next = next.wrapping_add(1).max(1);
                 if !is_stable {
-                    write(&pool, *file, *offset, &bytes, Stability::Unstable).await;
-                } else if write_through(&pool, *file, *offset, &bytes).await {
-                    model.promised = model.promised.max(offset + *length as u64);
+                    write(&pool, *file, offset, &bytes, Stability::Unstable).await;
+                } else if write_through(&pool, *file, offset, &bytes).await {
+                    model.promised = model.promised.max(offset + bytes.len() as u64);
                 }
-                model.write(*offset as usize, &bytes, *is_stable);
+                model.write(offset as usize, &bytes, *is_stable);
                 files.insert(*file, Some(model));
             }
             Step::Truncate { file, size } => {
-                let Some(mut model) = of(file) else { continue };
-                pool.truncate(&[(FileId(*file), *size)], ANSWER_TIME).await.sole().unwrap();
-                model.now.resize(*size as usize, 0);
-                model.promised = model.promised.min(*size);
-                model.settle();
+                let (Some(mut model), size) = (of(file), size * unit) else { continue };
+                pool.truncate(&[(FileId(*file), size)], ANSWER_TIME).await.sole().unwrap();
+                model.now.resize(size as usize, 0);
+                model.promised = model.promised.min(size);
+                match gather {
+                    // Gathered bytes below the new end stay unstable.
+                    GatherPolicy::Always => model.cut(size as usize),
+                    _ => model.settle(),
+                }
                 files.insert(*file, Some(model));
             }
             Step::Commit { file } => {
@@ -474,11 +495,12 @@ async fn run(steps: &[Step]) {
             }
             Step::Deallocate { file, offset, length } => {
                 let Some(mut model) = of(file) else { continue };
-                let range = ByteRange::new(*offset, *length).unwrap();
+                let (offset, length) = (offset * unit, length * unit);
+                let range = ByteRange::new(offset, length).unwrap();
                 replica(&pool, *file).await.ranges().unwrap().deallocate(range).await.unwrap();
                 let end = model.now.len().min((offset + length) as usize);
-                if (*offset as usize) < end {
-                    model.write(*offset as usize, &vec![0; end - *offset as usize], false);
+                if (offset as usize) < end {
+                    model.write(offset as usize, &vec![0; end - offset as usize], false);
                 }
                 files.insert(*file, Some(model));
             }
@@ -489,14 +511,16 @@ async fn run(steps: &[Step]) {
             }
             Step::WriteBack => pool.parts().journal.settle_all(pool.parts()),
             Step::Close => {
+                count(&pool, &mut gathered, &mut records);
                 pool.close();
-                pool = open(dir.path());
+                pool = open();
                 on_disk_as_it_is(&pool, dir.path());
                 files.values_mut().flatten().for_each(Model::settle);
             }
             Step::CutPower => {
+                count(&pool, &mut gathered, &mut records);
                 cut_power(pool);
-                pool = open(dir.path());
+                pool = open();
                 for (file, model) in &mut files {
                     let Some(model) = model else { continue };
                     let found = read(&pool, *file).await;
@@ -515,6 +539,32 @@ async fn run(steps: &[Step]) {
             }
         }
     }
+    count(&pool, &mut gathered, &mut records);
+    (gathered, records)
+}
+
+fn count(pool: &LocalPool, gathered: &mut u64, records: &mut u64) {
+    let io = pool.io();
+    *gathered += io.gather.map_or(0, |gather| gather.counts.gathered_writes);
+    *records += io.journal.map_or(0, |journal| journal.records);
+}
+
+fn open_gathering(dir: &Path, gather: GatherPolicy) -> Arc<LocalPool> {
+    let random = Arc::new(Chance);
+    let config = Config { journal: JournalPlace::Pool, gather, random, open_files_max: 64, ..config(dir) };
+    let pool = LocalPool::open(config).unwrap();
+    *pool.parts().store.faults.on_disk.lock() = Some(HashMap::new());
+    pool
+}
+
+/// After these, a file of its writes out of order is gathered.
+fn disordered() -> impl Iterator<Item = Step> {
+    [(25, 9), (12, 9), (0, 9), (40, 9)].into_iter().map(|(offset, length)| Step::Write {
+        file: 1,
+        offset,
+        length,
+        is_stable: false,
+    })
 }
 
 /// After a start all that is there is on disk.
@@ -530,12 +580,30 @@ fn on_disk_as_it_is(pool: &LocalPool, dir: &Path) {
     *pool.parts().store.faults.on_disk.lock() = Some(on_disk);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+fn outlive_power_cuts(gather: GatherPolicy, unit: u64, before: impl Fn() -> Vec<Step>) -> (u64, u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (gathered, records) = (Cell::new(0), Cell::new(0));
+    let mut runner = TestRunner::new(ProptestConfig { cases: 24, ..ProptestConfig::default() });
+    let steps = prop::collection::vec(step(), 1..40);
+    let ran = runner.run(&steps, |steps| {
+        let steps: Vec<Step> = before().into_iter().chain(steps).collect();
+        let counts = runtime.block_on(run(&steps, gather, unit));
+        gathered.set(gathered.get() + counts.0);
+        records.set(records.get() + counts.1);
+        Ok(())
+    });
+    ran.unwrap();
+    (gathered.get(), records.get())
+}
 
-    #[test]
-    fn stable_bytes_outlive_power_cuts_and_are_never_undone(steps in prop::collection::vec(step(), 1..40)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(&steps));
-    }
+#[test]
+fn stable_bytes_outlive_power_cuts_and_are_never_undone() {
+    let (gathered, records) = outlive_power_cuts(GatherPolicy::Never, 1, Vec::new);
+    assert!(gathered == 0 && records > 0);
+}
+
+#[test]
+fn stable_bytes_beside_gathered_ones_outlive_power_cuts_and_are_never_undone() {
+    let (gathered, records) = outlive_power_cuts(GatherPolicy::Always, 500, || disordered().collect());
+    assert!(gathered > 0 && records > 0, "{gathered} gathered, {records} records");
 }
