@@ -165,7 +165,7 @@ impl LocalPool {
 impl Scrubbing {
     /// `is_clean`: the pool was closed in order.
     pub fn open(dir: &Path, root: std::os::fd::BorrowedFd<'_>, is_clean: bool) -> Scrubbing {
-        let record = Record::open(dir, &mount_of(root), is_clean);
+        let record = Record::open(dir, mount_of(root).as_deref(), is_clean);
         Scrubbing {
             has_sums: AtomicBool::new(record.has_begun()),
             dir: dir.to_owned(),

@@ -8,7 +8,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -94,13 +94,15 @@ pub struct Record {
 }
 
 impl Record {
-    /// As the file says, or a new one. `is_clean`: the pool was closed in order.
-    pub fn open(dir: &Path, mount: &str, is_clean: bool) -> Record {
+    /// As the file says, or a new one. `mount` is `None` if the mount is not known: it may be another one each time.
+    /// `is_clean`: the pool was closed in order.
+    pub fn open(dir: &Path, mount: Option<&str>, is_clean: bool) -> Record {
         let path = dir.join(FILE_NAME);
+        let name = mount.unwrap_or_default();
         let fresh = || Record {
             version: VERSION,
             generation: now_s(),
-            mount: mount.to_owned(),
+            mount: name.to_owned(),
             position: None,
             last: None,
             watched_s: None,
@@ -116,12 +118,12 @@ impl Record {
             tracing::info!(path = %path.display(), "record of scrubs cannot be read and begins anew");
             return fresh();
         };
-        if record.mount != mount {
+        if mount.is_none_or(|mount| record.mount != mount) {
             if !is_clean {
                 // Never the same one again, whatever the clock says.
                 record.generation = now_s().max(record.generation + 1);
             }
-            mount.clone_into(&mut record.mount);
+            name.clone_into(&mut record.mount);
             if let Err(error) = record.store(dir) {
                 tracing::debug!(path = %path.display(), %error, "record of scrubs cannot be written");
             }
@@ -175,11 +177,18 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Another one after each boot and each time that the file system is mounted.
-pub fn mount_of(root: BorrowedFd<'_>) -> String {
-    let boot = fs::read_to_string(PathBuf::from("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
-    let look = |flags| statx(root, "", AtFlags::EMPTY_PATH, flags).map_or(0, |stat| stat.stx_mnt_id);
-    format!("{} {}", boot.trim(), look(MNT_ID_UNIQUE))
+/// Another one after each boot, each time that the file system is mounted, and in each mount namespace. `None`: not known.
+pub fn mount_of(root: BorrowedFd<'_>) -> Option<String> {
+    mount_in_boot(root, Path::new("/proc/sys/kernel/random/boot_id"))
+}
+
+fn mount_in_boot(root: BorrowedFd<'_>, boot: &Path) -> Option<String> {
+    let boot = fs::read_to_string(boot).ok()?;
+    let boot = Some(boot.trim()).filter(|boot| !boot.is_empty())?;
+    let found = statx(root, "", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
+    // An older kernel has numbers that the next mount gets again.
+    let is_unique = found.stx_mask & MNT_ID_UNIQUE.bits() != 0;
+    is_unique.then(|| format!("{boot} {}", found.stx_mnt_id))
 }
 
 #[cfg(test)]
@@ -187,7 +196,7 @@ mod tests {
     use super::*;
 
     fn record(dir: &tempfile::TempDir, mount: &str, is_clean: bool) -> Record {
-        Record::open(dir.path(), mount, is_clean)
+        Record::open(dir.path(), Some(mount), is_clean)
     }
 
     #[test]
@@ -200,6 +209,19 @@ mod tests {
         let crashed = record(&dir, "boot 3", false);
         assert!(crashed.generation > first.generation);
         assert_eq!(record(&dir, "boot 3", false), crashed, "it is written down");
+    }
+
+    /// The unit hid the boot id. After a power cut the mount had the number of the one before, and writes were taken for damage.
+    #[test]
+    fn a_mount_that_is_not_known_is_never_the_same_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |is_clean| Record::open(dir.path(), None, is_clean);
+        let first = open(true);
+        first.store(dir.path()).unwrap();
+        assert_eq!(open(true).generation, first.generation, "all was closed in order");
+        let second = open(false);
+        assert!(second.generation > first.generation);
+        assert!(open(false).generation > second.generation);
     }
 
     #[test]
@@ -264,8 +286,16 @@ mod tests {
     fn a_mount_is_known_by_the_boot_and_its_number() {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::File::open(dir.path()).unwrap();
-        let mount = mount_of(std::os::fd::AsFd::as_fd(&root));
-        assert_eq!(mount, mount_of(std::os::fd::AsFd::as_fd(&root)));
-        assert!(mount.len() > 30, "{mount}");
+        let mount = |boot: &Path| mount_in_boot(std::os::fd::AsFd::as_fd(&root), boot);
+        let boot = dir.path().join("boot_id");
+        assert_eq!(mount(&boot), None);
+        fs::write(&boot, "\n").unwrap();
+        assert_eq!(mount(&boot), None);
+        fs::write(&boot, "a boot\n").unwrap();
+        let Some(found) = mount(&boot) else {
+            println!("skipped: the kernel has no numbers of mounts that are not used again");
+            return;
+        };
+        assert!(found.starts_with("a boot ") && Some(found) == mount(&boot));
     }
 }

@@ -88,6 +88,15 @@ fn flip(dir: &tempfile::TempDir, file: u64, at: u64) {
     opened.sync_all().unwrap();
 }
 
+/// The pool is found after a boot.
+fn boot_anew(dir: &tempfile::TempDir) {
+    let path = dir.path().join(record::FILE_NAME);
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert!(record["mount"].is_string());
+    record["mount"] = "another boot".into();
+    fs::write(&path, record.to_string()).unwrap();
+}
+
 type Step<'a> = Box<dyn FnMut(u64) + 'a>;
 
 /// Notes findings; acts when blocks were read.
@@ -243,12 +252,7 @@ async fn after_a_crash_of_the_system_a_difference_is_no_damage_until_sums_are_ma
     }
     scrub_well(&running);
     drop(running);
-    // As found after a boot.
-    let record = dir.path().join(record::FILE_NAME);
-    let mount = mount_of(std::os::fd::AsFd::as_fd(&File::open(dir.path()).unwrap()));
-    let text = fs::read_to_string(&record).unwrap();
-    assert!(text.contains(&mount));
-    fs::write(&record, text.replace(&mount, "another boot")).unwrap();
+    boot_anew(&dir);
     flip(&dir, 1, 3);
     let running = pool(&dir);
     let watch = Watch::default();

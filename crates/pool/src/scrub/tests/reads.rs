@@ -131,10 +131,7 @@ async fn a_difference_from_sums_of_before_a_crash_is_no_reason_to_refuse_a_read(
     let dir = tempfile::tempdir().unwrap();
     let running = scrubbed(&dir, 2).await;
     drop(running);
-    let record = dir.path().join(record::FILE_NAME);
-    let mount = mount_of(std::os::fd::AsFd::as_fd(&File::open(dir.path()).unwrap()));
-    let text = fs::read_to_string(&record).unwrap();
-    fs::write(&record, text.replace(&mount, "another boot")).unwrap();
+    boot_anew(&dir);
     flip(&dir, 1, 3);
     let running = pool(&dir);
     assert_eq!(reader(&running).await.read_at(0, 1 << 20).await.unwrap().data, content(&dir));
