@@ -64,6 +64,14 @@ impl Capabilities {
     }
 }
 
+/// The page cache is all that the file system has.
+pub fn is_in_memory(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // The field is signed in some versions of the header and unsigned in others.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    let kind = fstatfs(file)?.f_type as u64;
+    Ok(matches!(kind & 0xffff_ffff, TMPFS | RAMFS))
+}
+
 fn scratch_file(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let (access, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     match fs::openat(directory, ".", access | OFlags::TMPFILE, mode) {
@@ -102,10 +110,7 @@ fn direct_alignment(
     file: BorrowedFd<'_>,
     buffer: &mut AlignedBuffer,
 ) -> Result<Option<DirectAlignment>, Errno> {
-    // The field is signed in some versions of the header and unsigned in others.
-    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
-    let kind = fstatfs(file)?.f_type as u64;
-    if matches!(kind & 0xffff_ffff, TMPFS | RAMFS) {
+    if is_in_memory(file)? {
         return Ok(None);
     }
     let Some(direct) = reopen_direct(file)? else { return Ok(None) };

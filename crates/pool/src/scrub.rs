@@ -37,7 +37,7 @@ use crate::local::LocalPool;
 use crate::parts::PoolParts;
 use crate::replicas::Replicas;
 
-pub use self::blocks::DiskReader;
+pub use self::blocks::{DiskReader, read_all};
 pub use self::examine::{Finding as ScrubFinding, FindingKind as ScrubFindingKind};
 pub use self::known::{BlockSums, Differing};
 pub use self::record::{BadReplica, CompleteScrub, ScrubTotals};

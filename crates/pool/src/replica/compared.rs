@@ -4,7 +4,7 @@
 //! read has a part is not: the rest of it would have to be read too. If a block differs, the verdict is that of a scrub: the
 //! replica is damaged if its stamp is that of the sums and the disk has other bytes while nobody can write.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use api::{PoolError, ReadData, Stretch};
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use io_engine::range;
 use parking_lot::RwLock;
 use rustix::fs::{Advice, fadvise, fstat};
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::Errno;
 
 use super::Replica;
 use crate::parts::PoolParts;
-use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp};
+use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp, read_all};
 
 /// Read at once before a copy.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -40,7 +40,7 @@ enum Verdict {
     /// The replica was written since its sums were made.
     Written,
     Damaged(Vec<u64>),
-    /// The disk has the right bytes now.
+    /// The disk has the right bytes now, or nobody can tell what it has.
     Transient,
 }
 
@@ -160,9 +160,10 @@ impl Replica {
             }
             let is_bad = |it: &&Differing| {
                 let length = BLOCK_BYTES.min(sums.stamp.length - it.block * BLOCK_BYTES);
-                // A block that cannot be read proves nothing.
                 let read = shared.store.faults.of_blocks(it.block, 1).and_then(|()| disk.read(it.block));
-                read.is_ok_and(|bytes| bytes.len() as u64 == length && !it.agrees(&bytes))
+                // A block that cannot be read, or through memory only, proves nothing.
+                let read = read.ok().flatten().filter(|_| !shared.store.faults.hides_disk());
+                read.is_some_and(|bytes| bytes.len() as u64 == length && !it.agrees(&bytes))
             };
             let bad: Vec<u64> = differing.iter().filter(is_bad).map(|it| it.block).collect();
             if bad.is_empty() {
@@ -191,7 +192,7 @@ impl Replica {
         let is_good = again.len() == read.data.len() && sums.compare(&again, offset).is_ok();
         let (pool, file) = (shared.id(), self.id());
         if !is_good {
-            tracing::error!(%pool, %file, offset, "bytes that were read differ from their block sums, and the disk's do not");
+            tracing::error!(%pool, %file, offset, "bytes that were read differ from their block sums, and those of the disk do not, or cannot be had");
             return Err(differs(shared));
         }
         tracing::info!(%pool, %file, offset, "bytes that were read differed from their block sums, and do not any more");
@@ -239,18 +240,4 @@ impl Replica {
 fn differs(shared: &PoolParts) -> PoolError {
     let reason = "a block that was read differs from its checksum".to_owned();
     PoolError::Io { pool: shared.id(), operation: "read data", reason }
-}
-
-/// Fewer at the end of the file.
-fn read_all(file: impl AsFd, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
-    let mut data = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match retry_on_intr(|| pread(&file, &mut data[filled..], offset + filled as u64))? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    data.truncate(filled);
-    Ok(data)
 }

@@ -1,16 +1,20 @@
 //! Reads of a replica for a scrub: what the disk has, as far as that can be had past the page cache.
 
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use io_engine::Ran;
 use io_engine::aligned::AlignedBuffers;
-use io_engine::capabilities::Capabilities;
+use io_engine::capabilities::{Capabilities, is_in_memory};
 use io_engine::direct::{DirectFile, DirectIo};
 use io_engine::reopen::reopen_direct;
+use io_engine::residency::count_pages;
 use io_engine::uncached::{UncachedIo, WINDOW_BYTES};
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::fs::{Advice, SeekFrom, fadvise, seek};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, retry_on_intr};
+use types::ByteRange;
 
 use super::sums::BLOCK_BYTES;
 
@@ -60,6 +64,30 @@ impl BlockReader {
         };
         read.map(|(read, _)| read.data)
     }
+
+    /// A block as the disk has it, shorter at the end of the file. `None`: these might be the bytes of the page cache.
+    pub fn read_disk(&self, open: &OpenFile, block: u64) -> Result<Option<Bytes>, Errno> {
+        let file = open.file.as_fd();
+        let range = ByteRange::new(block * BLOCK_BYTES, BLOCK_BYTES).ok_or(Errno::INVAL)?;
+        let drop_pages = || fadvise(file, range.offset(), NonZeroU64::new(range.length()), Advice::DontNeed);
+        // Some file systems answer a direct read from the page cache without a word.
+        drop_pages()?;
+        if let (Some(io), Some(direct)) = (&self.direct, &open.direct) {
+            let file = DirectFile { buffered: file, direct: direct.as_fd() };
+            if let (read, Ran::Direct) = io.read(file, range.offset(), range.length() as u32)? {
+                return Ok(Some(read.data));
+            }
+            // It was read through the page cache.
+            drop_pages()?;
+        }
+        let resident = || count_pages(file, range).map(|counts| counts.resident);
+        let were_dropped = resident() == Ok(0);
+        let data = Bytes::from(read_all(file, range.offset(), range.length() as usize)?);
+        // A file system whose pages are not counted has none, even now.
+        let is_of_the_disk = were_dropped && resident().is_ok_and(|resident| resident > 0);
+        drop_pages()?;
+        Ok((is_of_the_disk || is_in_memory(file)?).then_some(data))
+    }
 }
 
 /// Reads of an open replica.
@@ -76,10 +104,24 @@ impl DiskReader {
         Ok(DiskReader { reader, open })
     }
 
-    /// Shorter at the end of the file.
-    pub fn read(&self, block: u64) -> Result<Bytes, Errno> {
-        self.reader.read(&self.open, block, 1)
+    /// As [`BlockReader::read_disk`].
+    pub fn read(&self, block: u64) -> Result<Option<Bytes>, Errno> {
+        self.reader.read_disk(&self.open, block)
     }
+}
+
+/// Through the page cache. Fewer bytes at the end of the file.
+pub fn read_all(file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut data = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match retry_on_intr(|| pread(file, &mut data[filled..], offset + filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    data.truncate(filled);
+    Ok(data)
 }
 
 /// The first run of blocks within `[from, end)` that have data, as the file system says. `None`: all of it is a hole.
@@ -95,4 +137,47 @@ pub fn next_data(open: &OpenFile, from: u64, end: u64) -> Result<Option<(u64, u6
     }
     let hole = seek(&open.file, SeekFrom::Hole(to))?;
     Ok(Some((first, hole.div_ceil(BLOCK_BYTES).clamp(first + 1, end))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, pipe, splice};
+
+    use super::*;
+
+    /// A wrong page that could not be dropped would confirm itself.
+    #[test]
+    fn a_block_is_that_of_the_disk_only_if_it_was_not_read_from_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = File::open(dir.path()).unwrap();
+        let file = File::create_new(dir.path().join("file")).unwrap();
+        let data = [7; 3 * BLOCK_BYTES as usize];
+        file.write_all_at(&data, 0).unwrap();
+        file.sync_all().unwrap();
+        let open = |reader: &BlockReader| {
+            let file = File::options().read(true).write(true).open(dir.path().join("file")).unwrap();
+            reader.open(file.into()).unwrap()
+        };
+        let buffered = BlockReader::new(Capabilities::NONE);
+        let opened = open(&buffered);
+        if buffered.read_disk(&opened, 1).unwrap().is_none() || is_in_memory(root.as_fd()).unwrap() {
+            println!("skipped: pages are not counted here, or are all that there is");
+            return;
+        }
+        // A pipe holds the pages.
+        let (_reads, writes) = pipe().unwrap();
+        fcntl_setpipe_size(&writes, 2 * BLOCK_BYTES as usize).unwrap();
+        let mut at = BLOCK_BYTES;
+        let held = splice(&opened.file, Some(&mut at), &writes, None, 4096, SpliceFlags::empty()).unwrap();
+        assert_eq!(held, 4096);
+        assert_eq!(buffered.read_disk(&opened, 1), Ok(None));
+        assert!(buffered.read_disk(&opened, 2).unwrap().is_some_and(|block| block[..] == data[..1 << 16]));
+        let direct = BlockReader::new(Capabilities::probe(root.as_fd()).unwrap());
+        if direct.direct.is_some() {
+            assert!(direct.read_disk(&open(&direct), 1).unwrap().is_some());
+        }
+    }
 }

@@ -374,7 +374,7 @@ impl Examiner<'_> {
 
     /// Reads the blocks once more while nobody can write. `None`: it was a writer, or the disk gave other bytes this time.
     fn condemn(&self, opened: &Opened, sums: &Sums, differing: &Blocks) -> Result<Option<Blocks>, Halt> {
-        let mut confirmed = Blocks::default();
+        let (mut confirmed, mut is_hidden) = (Blocks::default(), false);
         let is_damaged = |file: BorrowedFd<'_>| {
             let (Ok(there), Ok(here)) = (fstat(file), fstat(&opened.open.file)) else { return false };
             let is_same = (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino);
@@ -382,12 +382,14 @@ impl Examiner<'_> {
                 return false;
             }
             for (block, expected) in &differing.kept {
-                // A block that cannot be read proves nothing.
+                // A block that cannot be read, or through memory only, proves nothing.
                 let whole = length_of(&sums.stamp, *block, 1);
-                match self.reader.read(&opened.open, *block, 1) {
-                    Ok(bytes) if bytes.len() as u64 == whole && sum(&bytes) != *expected => {
+                let read = self.reader.read_disk(&opened.open, *block);
+                match read.map(|read| read.filter(|_| !self.shared.store.faults.hides_disk())) {
+                    Ok(Some(bytes)) if bytes.len() as u64 == whole && sum(&bytes) != *expected => {
                         confirmed.add(*block, *expected);
                     }
+                    Ok(None) => is_hidden = true,
                     _ => {}
                 }
             }
@@ -405,6 +407,10 @@ impl Examiner<'_> {
             tracing::error!(pool = %self.shared.id(), file = %opened.file, %error, "damaged replica cannot be marked");
             Halt::Unusable
         })?;
+        if !condemned && is_hidden {
+            let (pool, file) = (self.shared.id(), opened.file);
+            tracing::error!(%pool, %file, "replica differs from its block sums, but its disk cannot be read past the page cache");
+        }
         confirmed.count += differing.count - differing.kept.len() as u64;
         Ok(condemned.then_some(confirmed))
     }

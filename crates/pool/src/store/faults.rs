@@ -56,6 +56,10 @@ impl Faults {
     pub fn of_blocks(&self, _first: u64, _count: u64) -> Result<(), Errno> {
         Ok(())
     }
+
+    pub fn hides_disk(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +97,10 @@ mod injected {
         pub read_only: AtomicBool,
         /// A scrub cannot read this block of any replica.
         pub bad_block: Mutex<Option<u64>>,
+        /// Bytes that are read for a verdict may be those of the page cache.
+        pub hide_disk: AtomicBool,
+        /// Run by the next read for a verdict.
+        pub in_next_verdict: Mutex<Option<Box<dyn FnOnce() + Send>>>,
         /// Run by the next sync while it waits for the disk.
         pub in_next_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
         /// Each replica as of its last sync: all that a power cut leaves.
@@ -210,6 +218,14 @@ mod injected {
         pub fn of_blocks(&self, first: u64, count: u64) -> Result<(), Errno> {
             let is_bad = self.bad_block.lock().is_some_and(|bad| (first..first + count).contains(&bad));
             if is_bad { Err(Errno::IO) } else { Ok(()) }
+        }
+
+        pub fn hides_disk(&self) -> bool {
+            let run = self.in_next_verdict.lock().take();
+            if let Some(run) = run {
+                run();
+            }
+            self.hide_disk.load(Ordering::SeqCst)
         }
     }
 }

@@ -126,6 +126,24 @@ async fn bytes_that_were_read_wrong_from_a_disk_that_is_right_are_read_again() {
     assert_eq!(running.scrub_report().bad, []);
 }
 
+/// A disk without direct I/O. A wrong page in memory confirmed itself, and a good replica was marked.
+#[tokio::test]
+async fn bytes_that_may_come_from_memory_mark_no_replica_and_are_not_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = scrubbed(&dir, 2).await;
+    flip(&dir, 1, 3);
+    let hide_disk = &running.parts().store.faults.hide_disk;
+    hide_disk.store(true, Ordering::SeqCst);
+    let replica = reader(&running).await;
+    assert!(is_io_error(replica.read_at(0, BLOCK as u32).await));
+    let totals = scrub_well(&running);
+    assert_eq!((totals.damaged_replicas, totals.left_out), (0, 1));
+    assert_eq!(running.scrub_report().bad, []);
+    hide_disk.store(false, Ordering::SeqCst);
+    assert!(is_io_error(replica.read_at(0, BLOCK as u32).await));
+    assert_eq!(running.scrub_report().bad.len(), 1);
+}
+
 #[tokio::test]
 async fn a_difference_from_sums_of_before_a_crash_is_no_reason_to_refuse_a_read() {
     let dir = tempfile::tempdir().unwrap();
