@@ -255,23 +255,22 @@ impl Scrubbing {
         self.verified_bytes.add(bytes);
     }
 
-    pub fn may_mark_by_read(&self) -> bool {
-        self.marked_by_reads.load(Ordering::Relaxed) < MARKED_BY_READS_MAX
+    /// Whether a read may mark a replica, which it does then.
+    pub fn take_mark(&self, shared: &PoolParts, file: FileId) -> bool {
+        let more = |marked| (marked <= MARKED_BY_READS_MAX).then_some(marked + 1);
+        let marked = self.marked_by_reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if marked == Ok(MARKED_BY_READS_MAX) {
+            tracing::error!(
+                pool = %shared.id(), %file, marked = MARKED_BY_READS_MAX,
+                "reads of more replicas differ from their block sums: check the disk and its path, then scrub the pool"
+            );
+        }
+        marked.is_ok_and(|marked| marked < MARKED_BY_READS_MAX)
     }
 
-    /// A read has found blocks that differ on the disk too. The replica is marked, if that was allowed.
+    /// A read has found blocks that differ on the disk too, and has marked the replica.
     pub fn note_damaged_by_read(&self, shared: &PoolParts, file: FileId, blocks: &[u64]) {
         let pool = shared.id();
-        let marked = self.marked_by_reads.fetch_add(1, Ordering::Relaxed);
-        if marked >= MARKED_BY_READS_MAX {
-            if marked == MARKED_BY_READS_MAX {
-                tracing::error!(
-                    %pool, %file, marked,
-                    "reads of more replicas differ from their block sums: check the disk and its path, then scrub the pool"
-                );
-            }
-            return;
-        }
         let offsets: Vec<u64> = blocks.iter().map(|block| block * BLOCK_BYTES).collect();
         let (count, offset) = (blocks.len() as u64, offsets.first().copied().unwrap_or_default());
         tracing::error!(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use api::{PoolError, ReadData, Stretch};
 use bytes::Bytes;
 use io_engine::range;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Advice, fadvise, fstat};
 use rustix::io::Errno;
 
@@ -22,7 +22,11 @@ use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp, read_al
 const CHUNK_BYTES: u64 = 1 << 20;
 
 #[derive(Default)]
-pub struct Compared(RwLock<State>);
+pub struct Compared {
+    state: RwLock<State>,
+    /// Held while a verdict is found. Before `ordering`.
+    verdict: Mutex<()>,
+}
 
 #[derive(Default)]
 enum State {
@@ -39,7 +43,11 @@ enum State {
 enum Verdict {
     /// The replica was written since its sums were made.
     Written,
-    Damaged(Vec<u64>),
+    Damaged {
+        blocks: Vec<u64>,
+        /// By this verdict.
+        is_marked: bool,
+    },
     /// The disk has the right bytes now, or nobody can tell what it has.
     Transient,
 }
@@ -50,7 +58,7 @@ impl Replica {
         if length < BLOCK_BYTES || !shared.scrubbing.has_sums() {
             return false;
         }
-        match &*self.compared.0.read() {
+        match &*self.compared.state.read() {
             State::Unknown => !self.file.is_fresh(),
             State::Wanted => true,
             State::Absent | State::Loaded(_) => false,
@@ -63,7 +71,7 @@ impl Replica {
         let generation = shared.scrubbing.generation();
         let sums = stamp.and_then(|stamp| BlockSums::load(shared.store.root(), &stamp, generation));
         match sums {
-            None => *self.compared.0.write() = State::Absent,
+            None => *self.compared.state.write() = State::Absent,
             Some(sums) => {
                 let sums = Arc::new(sums);
                 self.keep_sums(Arc::clone(&sums));
@@ -73,12 +81,12 @@ impl Replica {
     }
 
     pub fn keep_sums(&self, sums: Arc<BlockSums>) {
-        *self.compared.0.write() = State::Loaded(sums);
+        *self.compared.state.write() = State::Loaded(sums);
     }
 
     /// They are to be loaded again before they are used.
     pub fn forget_sums(&self) {
-        *self.compared.0.write() = State::Wanted;
+        *self.compared.state.write() = State::Wanted;
     }
 
     #[cfg(test)]
@@ -87,7 +95,7 @@ impl Replica {
     }
 
     fn sums(&self) -> Option<Arc<BlockSums>> {
-        match &*self.compared.0.read() {
+        match &*self.compared.state.read() {
             State::Loaded(sums) => Some(Arc::clone(sums)),
             _ => None,
         }
@@ -107,6 +115,7 @@ impl Replica {
     }
 
     /// In place of bytes that do not agree: the same, if the replica was written; bytes that agree; or an error. Blocks.
+    /// `PoolError::Busy`: another reader does it. Threads for data do not queue for a verdict.
     pub fn reread(&self, shared: &PoolParts, read: ReadData, offset: u64) -> Result<ReadData, PoolError> {
         let (Some(sums), Some(file)) = (self.sums(), self.file.open()) else { return Ok(read) };
         let differing = sums.differing(&read.data, offset);
@@ -118,24 +127,29 @@ impl Replica {
             self.note_written(&sums);
             return Ok(read);
         }
+        let Some(_verdict) = self.compared.verdict.try_lock() else {
+            return Err(PoolError::Busy(shared.id()));
+        };
         // Another reader may have found it.
         self.file.record().faults.check_undamaged(shared)?;
-        match self.examine(shared, file, &sums, &differing)? {
+        let verdict = self.examine(shared, file, &sums, &differing)?;
+        if let Verdict::Damaged { blocks, is_marked: true } = &verdict {
+            shared.scrubbing.note_damaged_by_read(shared, self.id(), blocks);
+        }
+        // A scrub may have found it.
+        self.file.record().faults.check_undamaged(shared)?;
+        match verdict {
             Verdict::Written => {
                 self.note_written(&sums);
                 Ok(read)
             }
-            Verdict::Damaged(blocks) => {
-                shared.scrubbing.note_damaged_by_read(shared, self.id(), &blocks);
-                self.file.record().faults.check_undamaged(shared)?;
-                Err(differs(shared))
-            }
+            Verdict::Damaged { .. } => Err(differs(shared)),
             Verdict::Transient => self.read_past_memory(shared, file, &sums, (read, offset)),
         }
     }
 
     fn note_written(&self, sums: &Arc<BlockSums>) {
-        let mut state = self.compared.0.write();
+        let mut state = self.compared.state.write();
         if matches!(&*state, State::Loaded(loaded) if Arc::ptr_eq(loaded, sums)) {
             *state = State::Absent;
         }
@@ -151,9 +165,11 @@ impl Replica {
     ) -> Result<Verdict, PoolError> {
         let disk = DiskReader::of(shared.store.root(), file);
         let disk = disk.map_err(|errno| shared.failure("open a replica", errno))?;
-        let may_mark = shared.scrubbing.may_mark_by_read();
         let mut verdict = Verdict::Transient;
         let is_damaged = |file: BorrowedFd<'_>| {
+            if self.file.record().faults.check_undamaged(shared).is_err() {
+                return false;
+            }
             if !self.stamp(file).is_ok_and(|stamp| sums.stamp.is_of(&stamp)) {
                 verdict = Verdict::Written;
                 return false;
@@ -165,12 +181,13 @@ impl Replica {
                 let read = read.ok().flatten().filter(|_| !shared.store.faults.hides_disk());
                 read.is_some_and(|bytes| bytes.len() as u64 == length && !it.agrees(&bytes))
             };
-            let bad: Vec<u64> = differing.iter().filter(is_bad).map(|it| it.block).collect();
-            if bad.is_empty() {
+            let blocks: Vec<u64> = differing.iter().filter(is_bad).map(|it| it.block).collect();
+            if blocks.is_empty() {
                 return false;
             }
-            verdict = Verdict::Damaged(bad);
-            may_mark
+            let is_marked = shared.scrubbing.take_mark(shared, self.id());
+            verdict = Verdict::Damaged { blocks, is_marked };
+            is_marked
         };
         self.condemn(shared, is_damaged)?;
         Ok(verdict)

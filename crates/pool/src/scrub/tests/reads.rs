@@ -156,6 +156,50 @@ async fn a_difference_from_sums_of_before_a_crash_is_no_reason_to_refuse_a_read(
     assert_eq!((running.scrub_report().verified_bytes, running.scrub_report().bad), (0, vec![]));
 }
 
+fn read_data(data: Vec<u8>) -> ReadData {
+    ReadData { data: data.into(), end_of_file: false }
+}
+
+/// All of them waited for the writers' lock, each read the disk, and each counted as a replica that was marked.
+#[tokio::test]
+async fn one_reader_finds_the_verdict_and_the_others_hear_at_once_that_they_are_to_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = scrubbed(&dir, 2).await;
+    let replica = reader(&running).await;
+    replica.read_at(0, BLOCK as u32).await.unwrap();
+    flip(&dir, 1, 3);
+    let (wrong, inner) = (content(&dir), running.table().find(FileId(1)).unwrap());
+    let (told, answer) = std::sync::mpsc::channel();
+    let other = (Arc::clone(&running), Arc::clone(&inner), wrong.clone());
+    *running.parts().store.faults.in_next_verdict.lock() = Some(Box::new(move || {
+        std::thread::scope(|scope| {
+            let (running, inner, wrong) = other;
+            let second = scope.spawn(move || inner.reread(running.parts(), read_data(wrong), 0));
+            told.send(second.join().unwrap().map(drop)).unwrap();
+        });
+    }));
+    assert!(is_io_error(inner.reread(running.parts(), read_data(wrong.clone()), 0)));
+    assert!(matches!(answer.recv().unwrap(), Err(PoolError::Busy(PoolId(1)))));
+    assert!(is_io_error(inner.reread(running.parts(), read_data(wrong), 0)));
+    let report = running.scrub_report();
+    assert_eq!((report.bad.len(), report.bad_blocks), (1, 1));
+    assert_eq!(running.parts().scrubbing.marked_by_reads.load(Ordering::Relaxed), 1);
+}
+
+/// A scrub that marked the replica meanwhile has told of it.
+#[tokio::test]
+async fn a_replica_that_is_marked_already_is_no_further_mark_of_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = scrubbed(&dir, 2).await;
+    reader(&running).await.read_at(0, BLOCK as u32).await.unwrap();
+    flip(&dir, 1, 3);
+    let (wrong, inner) = (content(&dir), running.table().find(FileId(1)).unwrap());
+    assert_eq!(scrub(&running, &Watch::default()).damaged_replicas, 1);
+    assert!(is_io_error(inner.reread(running.parts(), read_data(wrong), 0)));
+    assert_eq!(running.scrub_report().bad_blocks, 1);
+    assert_eq!(running.parts().scrubbing.marked_by_reads.load(Ordering::Relaxed), 0);
+}
+
 /// A path to the disk that gave wrong bytes for a while cost the users a whole pool.
 #[tokio::test]
 async fn reads_stop_to_mark_replicas_after_some_and_give_no_wrong_byte_of_the_others() {
