@@ -29,6 +29,7 @@ impl ReplicaRanges for Handle {
         }
         self.change(Work::Copy, move |this| {
             let source = this.replicas.source_to_copy(source)?;
+            this.replica.check_change(&this.shared, this.claim)?;
             source.replica.compare_to_copy(&this.shared, stretch)?;
             this.replica.copy_from(&this.shared, this.claim, &source, stretch)
         })

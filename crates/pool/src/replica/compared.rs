@@ -7,7 +7,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use api::{PoolError, ReadData, Stretch};
+use api::{PoolError, RangeKind, ReadData, Stretch};
 use bytes::Bytes;
 use io_engine::range;
 use parking_lot::{Mutex, RwLock};
@@ -216,7 +216,8 @@ impl Replica {
         Ok(ReadData { data: Bytes::from(again), ..read })
     }
 
-    /// Before bytes are copied past the replica: the whole blocks of them agree with their sums, if there are any. Blocks.
+    /// Before bytes are copied past the replica: the whole blocks that one call of [`Replica::copy_from`] copies agree with
+    /// their sums, if there are any. Blocks.
     pub fn compare_to_copy(
         self: &Arc<Replica>,
         shared: &PoolParts,
@@ -227,22 +228,41 @@ impl Replica {
             self.load_sums(shared);
         }
         let (Some(_), Some(file)) = (self.sums(), self.file.open()) else { return Ok(()) };
-        let failed = |errno| shared.failure("read data", errno);
-        let (mut offset, end) = (stretch.from, stretch.from.saturating_add(length));
-        // A copy takes a hole of any length at once.
-        while let Ok(Some(data)) = range::seek(file, offset, api::RangeKind::Data)
-            && data < end
-        {
-            // From the beginning of its block, if that is part of the copy.
-            offset = offset.max(data - data % BLOCK_BYTES);
-            let chunk_end = ((offset / CHUNK_BYTES + 1) * CHUNK_BYTES).min(end);
-            let bytes = read_all(file, offset, (chunk_end - offset) as usize).map_err(failed)?;
+        let end = stretch.from.saturating_add(length);
+        let mut from = stretch.from;
+        // A copy takes one run of data, or one hole; with writes in memory between them, several.
+        let is_of_several = self.has_gathered();
+        while from < end {
+            let seek = |offset, kind| range::seek(file, offset, kind).ok().flatten();
+            let Some(data) = seek(from, RangeKind::Data) else { break };
+            if data >= end || (data > stretch.from && !is_of_several) {
+                break;
+            }
+            let hole = seek(data, RangeKind::Hole).unwrap_or(end).clamp(data + 1, end);
+            self.compare_run(shared, file, (data, hole), end)?;
+            from = hole;
+        }
+        Ok(())
+    }
+
+    /// The blocks that begin within the run, and end before `end`. So runs in turn have each block read once.
+    fn compare_run(
+        &self,
+        shared: &PoolParts,
+        file: BorrowedFd<'_>,
+        (data, hole): (u64, u64),
+        end: u64,
+    ) -> Result<(), PoolError> {
+        let mut offset = data.next_multiple_of(BLOCK_BYTES);
+        while offset < hole {
+            let chunk_end = (offset + CHUNK_BYTES).min(hole.next_multiple_of(BLOCK_BYTES)).min(end);
+            let bytes = read_all(file, offset, (chunk_end - offset) as usize)
+                .map_err(|errno| shared.failure("read data", errno))?;
             if bytes.is_empty() {
-                return Ok(());
+                break;
             }
             if !self.agrees(shared, &bytes, offset) {
-                let read = ReadData { data: Bytes::from(bytes), end_of_file: false };
-                self.reread(shared, read, offset)?;
+                self.reread(shared, ReadData { data: Bytes::from(bytes), end_of_file: false }, offset)?;
             }
             offset = chunk_end;
         }

@@ -190,6 +190,12 @@ impl Replica {
         range::advise(file, bytes, advice).map_err(|errno| shared.failure("take advice", errno))
     }
 
+    /// Before work for a change that its holder may not make.
+    pub fn check_change(&self, shared: &PoolParts, claim: Claim) -> Result<(), PoolError> {
+        let _ordering = self.ordering.read();
+        self.admit_change(shared, claim).map(drop)
+    }
+
     /// Against writes of the same pages that run at once.
     pub(super) fn lock(
         &self,

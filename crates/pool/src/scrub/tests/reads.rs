@@ -237,3 +237,47 @@ async fn a_copy_of_a_bad_block_is_an_error_and_marks_the_source() {
     let copy = target.read_at(0, 1).await.unwrap();
     assert_eq!(copy.data[..], content(&dir)[..1], "the target is as it was");
 }
+
+/// Each call read 8 MiB, and copied one run of data or one hole.
+#[tokio::test]
+async fn a_copy_of_a_sparse_file_compares_each_block_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let blocks = 64;
+    for block in (0..blocks).step_by(4) {
+        write(&running, 1, block * BLOCK_BYTES, vec![block as u8 + 1; BLOCK]).await;
+    }
+    rest(&dir, 1);
+    assert_eq!(scrub_well(&running).summed, 1);
+    let length = content(&dir).len() as u64;
+    let target = open(&running, 2, TicketMode::ReadWrite).await.unwrap();
+    let ranges: &dyn ReplicaRanges = target.ranges().unwrap();
+    let source = || Source::Local(PoolId(1), FileId(1));
+    let (mut done, mut calls) = (0, 0);
+    while done < length {
+        let stretch = Stretch { from: done, to: done, length: length - done };
+        done += ranges.copy_from(source(), stretch).await.unwrap();
+        calls += 1;
+    }
+    assert_eq!(fs::read(path(&dir, 2)).unwrap(), content(&dir));
+    let compared = running.scrub_report().verified_bytes;
+    // A file system without holes has one run.
+    let runs = if calls > 1 { blocks / 4 } else { blocks };
+    assert!((runs * BLOCK_BYTES..=length).contains(&compared), "{compared} of {length} in {calls} calls");
+    flip(&dir, 1, 8 * BLOCK_BYTES);
+    let stretch = Stretch { from: 8 * BLOCK_BYTES, to: 0, length: BLOCK_BYTES };
+    assert!(is_io_error(ranges.copy_from(source(), stretch).await));
+}
+
+#[tokio::test]
+async fn a_copy_to_a_replica_that_may_not_be_changed_reads_no_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = scrubbed(&dir, 4).await;
+    let target = write(&running, 2, 0, vec![1]).await;
+    let inner = running.table().find(FileId(2)).unwrap();
+    inner.file().record().faults.note_broken();
+    let stretch = Stretch { from: 0, to: 0, length: 4 * BLOCK_BYTES };
+    let copied = target.ranges().unwrap().copy_from(Source::Local(PoolId(1), FileId(1)), stretch).await;
+    assert!(is_io_error(copied));
+    assert_eq!(running.scrub_report().verified_bytes, 0);
+}
