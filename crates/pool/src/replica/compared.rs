@@ -127,6 +127,9 @@ impl Replica {
             self.note_written(&sums);
             return Ok(read);
         }
+        if sums.are_some_bad(&differing) {
+            return Err(differs(shared));
+        }
         let Some(_verdict) = self.compared.verdict.try_lock() else {
             return Err(PoolError::Busy(shared.id()));
         };
@@ -143,7 +146,10 @@ impl Replica {
                 self.note_written(&sums);
                 Ok(read)
             }
-            Verdict::Damaged { .. } => Err(differs(shared)),
+            Verdict::Damaged { blocks, .. } => {
+                sums.note_bad(&blocks);
+                Err(differs(shared))
+            }
             Verdict::Transient => self.read_past_memory(shared, file, &sums, (read, offset)),
         }
     }

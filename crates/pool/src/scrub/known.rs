@@ -3,7 +3,7 @@
 //! Invariants: they are of the current generation, and were those of the replica when they were loaded. They stay in memory
 //! when the replica is written; a difference is a doubt and no verdict. All of a pool together have a bound.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
@@ -16,12 +16,16 @@ use crate::replica::Replica;
 const LENGTH_MAX: u64 = 64 << 30;
 /// Of all replicas: sums of 1 TiB.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
+/// Bad blocks that are remembered with the sums of a replica.
+const BAD_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub struct BlockSums {
     pub stamp: Stamp,
     /// In ascending order. Blocks in none of them are zeros.
     segments: Vec<Segment>,
+    /// Some of the blocks that a verdict has found bad, of a replica that could not be marked.
+    bad: Mutex<BTreeSet<u64>>,
 }
 
 /// A whole block of a read that is not as its sum says; `sum` is `None` for zeros.
@@ -54,7 +58,18 @@ impl BlockSums {
         while let Some(segment) = sums.next_segment().ok()? {
             segments.push(segment);
         }
-        Some(BlockSums { stamp: sums.stamp, segments })
+        Some(BlockSums { stamp: sums.stamp, segments, bad: Mutex::default() })
+    }
+
+    pub fn note_bad(&self, blocks: &[u64]) {
+        let mut bad = self.bad.lock();
+        let room = BAD_MAX.saturating_sub(bad.len());
+        bad.extend(blocks.iter().take(room));
+    }
+
+    pub fn are_some_bad(&self, differing: &[Differing]) -> bool {
+        let bad = self.bad.lock();
+        !bad.is_empty() && differing.iter().any(|it| bad.contains(&it.block))
     }
 
     /// The whole blocks of the replica within the bytes from `offset` on, as a read gave them.
@@ -164,7 +179,8 @@ mod tests {
         let all: Vec<u32> = bytes.chunks(BLOCK).map(sum).collect();
         let segment =
             |first: usize, end: usize| Segment { first: first as u64, sums: all[first..end].into() };
-        BlockSums { stamp, segments: vec![segment(0, 1), segment(2, all.len())] }
+        let segments = vec![segment(0, 1), segment(2, all.len())];
+        BlockSums { stamp, segments, bad: Mutex::default() }
     }
 
     #[test]
@@ -188,6 +204,18 @@ mod tests {
             assert_eq!(differing, [(at / BLOCK) as u64]);
             whole[at] ^= 1;
         }
+    }
+
+    #[test]
+    fn bad_blocks_are_remembered_within_a_bound() {
+        let sums = sums(&mut bytes(2 * BLOCK));
+        let differing = |block| [Differing { block, sum: None }];
+        assert!(!sums.are_some_bad(&differing(3)));
+        sums.note_bad(&[3]);
+        sums.note_bad(&(5..10_000).collect::<Vec<u64>>());
+        assert!(sums.are_some_bad(&differing(3)) && sums.are_some_bad(&differing(5)));
+        assert!(!sums.are_some_bad(&differing(4)) && !sums.are_some_bad(&differing(9_000)));
+        assert_eq!(sums.bad.lock().len(), BAD_MAX);
     }
 
     #[test]

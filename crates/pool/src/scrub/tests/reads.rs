@@ -216,6 +216,10 @@ async fn reads_stop_to_mark_replicas_after_some_and_give_no_wrong_byte_of_the_ot
     }
     assert_eq!(running.scrub_report().bad.len(), 20);
     let last = open(&running, 22, TicketMode::Read).await.unwrap();
+    let in_next_verdict = &running.parts().store.faults.in_next_verdict;
+    *in_next_verdict.lock() = Some(Box::new(|| ()));
+    assert!(is_io_error(last.read_at(0, BLOCK as u32).await));
+    assert!(in_next_verdict.lock().take().is_some(), "the verdict is remembered");
     assert!(last.read_at(BLOCK_BYTES, BLOCK as u32).await.is_ok(), "it is not marked");
 }
 
