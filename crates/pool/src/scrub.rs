@@ -56,6 +56,8 @@ const REPLICA_BYTES: u64 = 16 << 10;
 const WAIT_MAX: Duration = Duration::from_millis(50);
 /// Bad replicas that are told; more of them are counted.
 const TOLD_MAX: u64 = 1000;
+/// 2026. A clock before that is not set yet.
+const CLOCK_MIN_S: u64 = 1_767_225_600;
 /// Looks of the upkeep between two looks whether bad replicas are gone.
 const LOOKS: u32 = 30;
 
@@ -231,7 +233,18 @@ impl Scrubbing {
 
     fn is_due(&self, shared: &PoolParts, every: Duration, now_s: u64) -> bool {
         self.every_s.store(every.as_secs(), Ordering::Relaxed);
-        let due_s = self.record.lock().due_s(every);
+        if now_s < CLOCK_MIN_S {
+            return false;
+        }
+        let (due_s, limited) = {
+            let record = self.record.lock();
+            let mut limited = record.clone();
+            limited.limit_to(now_s);
+            (limited.due_s(every), limited != *record)
+        };
+        if limited {
+            self.change(shared, |record| record.limit_to(now_s));
+        }
         if due_s.is_none() {
             self.change(shared, |record| record.watched_s = Some(now_s));
         }

@@ -145,6 +145,14 @@ impl Record {
         Some(last_s.saturating_add(every.as_secs()))
     }
 
+    /// Times that a wrong clock has written down, later than now, count as now.
+    pub fn limit_to(&mut self, now_s: u64) {
+        let last = self.last.as_mut().map(|last| &mut last.ended_s);
+        for time in [last, self.failed_s.as_mut(), self.watched_s.as_mut()].into_iter().flatten() {
+            *time = now_s.min(*time);
+        }
+    }
+
     /// Some sums may exist.
     pub fn has_begun(&self) -> bool {
         self.position.is_some() || self.last.is_some()
@@ -272,6 +280,21 @@ mod tests {
         record.failed_s = Some(9);
         assert_eq!(record.due_s(every), Some(109));
         assert_eq!(record.due_s(Duration::MAX), Some(u64::MAX));
+    }
+
+    /// They switched scrubs by themselves off for years.
+    #[test]
+    fn times_of_a_wrong_clock_count_as_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut record = record(&dir, "boot", true);
+        record.last = Some(CompleteScrub { begun_s: 1, ended_s: 1000, totals: ScrubTotals::default() });
+        (record.watched_s, record.failed_s) = (Some(7), Some(2000));
+        record.limit_to(500);
+        assert_eq!(
+            (record.last.unwrap().ended_s, record.watched_s, record.failed_s),
+            (500, Some(7), Some(500))
+        );
+        assert_eq!(record.due_s(Duration::from_secs(100)), Some(600));
     }
 
     #[test]

@@ -487,6 +487,21 @@ async fn a_scrub_is_due_once_the_last_complete_one_or_the_first_question_is_long
     assert!(!running.scrub_is_due(every, ended_s + 999) && running.scrub_is_due(every, ended_s + 1000));
 }
 
+/// The clock was in 2040 before it was set right, and no scrub started by itself until then.
+#[tokio::test]
+async fn a_clock_that_was_wrong_once_does_not_switch_scrubs_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = pool(&dir);
+    let (every, wrong_s, right_s) = (Duration::from_secs(1000), 2_208_988_800, 1_800_000_000);
+    assert!(!running.scrub_is_due(every, wrong_s));
+    assert!(!running.scrub_is_due(every, 5), "the clock is not set");
+    assert!(!running.scrub_is_due(every, right_s) && !running.scrub_is_due(every, right_s + 999));
+    assert!(running.scrub_is_due(every, right_s + 1000));
+    running.close();
+    drop(running);
+    assert_eq!(pool(&dir).parts().scrubbing.record.lock().watched_s, Some(right_s));
+}
+
 /// A path to the disk that gave wrong bytes for a while cost the users a whole pool.
 #[tokio::test]
 async fn a_scrub_ends_before_it_marks_a_whole_pool() {
