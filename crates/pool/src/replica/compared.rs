@@ -6,6 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::{PoolError, RangeKind, ReadData, Stretch};
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub struct Compared {
     state: RwLock<State>,
     /// Held while a verdict is found. Before `ordering`.
     verdict: Mutex<()>,
+    /// The log says already that good bytes cannot be had.
+    told: AtomicBool,
 }
 
 #[derive(Default)]
@@ -94,7 +97,7 @@ impl Replica {
         self.sums().is_some()
     }
 
-    fn sums(&self) -> Option<Arc<BlockSums>> {
+    pub fn sums(&self) -> Option<Arc<BlockSums>> {
         match &*self.compared.state.read() {
             State::Loaded(sums) => Some(Arc::clone(sums)),
             _ => None,
@@ -200,20 +203,29 @@ impl Replica {
     }
 
     /// The bytes that were read did not come from the disk like this, or it gives others now.
-    fn read_past_memory(
+    pub fn read_past_memory(
         &self,
         shared: &PoolParts,
         file: BorrowedFd<'_>,
-        sums: &BlockSums,
+        sums: &Arc<BlockSums>,
         (read, offset): (ReadData, u64),
     ) -> Result<ReadData, PoolError> {
         let length = std::num::NonZeroU64::new(read.data.len() as u64);
         // Advice only.
         let _ = fadvise(file, offset, length, Advice::DontNeed);
-        let again =
-            read_all(file, offset, read.data.len()).map_err(|errno| shared.failure("read data", errno))?;
+        let failed = |errno| shared.failure("read data", errno);
+        let again = read_all(file, offset, read.data.len()).map_err(failed)?;
         let is_good = again.len() == read.data.len() && sums.compare(&again, offset).is_ok();
+        if !is_good && !sums.stamp.is_of(&self.stamp(file).map_err(failed)?) {
+            // Since the verdict.
+            self.note_written(sums);
+            let end_of_file = read.end_of_file || again.len() < read.data.len();
+            return Ok(ReadData { data: Bytes::from(again), end_of_file });
+        }
         let (pool, file) = (shared.id(), self.id());
+        if !is_good && self.compared.told.swap(true, Ordering::Relaxed) {
+            return Err(differs(shared));
+        }
         if !is_good {
             tracing::error!(%pool, %file, offset, "bytes that were read differ from their block sums, and those of the disk do not, or cannot be had");
             return Err(differs(shared));

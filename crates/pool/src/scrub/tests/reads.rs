@@ -200,6 +200,23 @@ async fn a_replica_that_is_marked_already_is_no_further_mark_of_reads() {
     assert_eq!(running.parts().scrubbing.marked_by_reads.load(Ordering::Relaxed), 0);
 }
 
+/// The new bytes were an error.
+#[tokio::test]
+async fn a_write_between_the_verdict_and_the_second_read_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = scrubbed(&dir, 2).await;
+    reader(&running).await.read_at(0, BLOCK as u32).await.unwrap();
+    let inner = running.table().find(FileId(1)).unwrap();
+    let (sums, file) = (inner.sums().unwrap(), inner.file().open().unwrap());
+    write(&running, 1, 5, vec![9; 10]).await;
+    let again = inner.read_past_memory(running.parts(), file, &sums, (read_data(vec![0; BLOCK]), 0)).unwrap();
+    assert_eq!((&again.data[..], again.end_of_file), (&content(&dir)[..BLOCK], false));
+    assert!(!inner.has_sums());
+    running.truncate(&[(FileId(1), 20)], ANSWER_TIME).await.sole().unwrap();
+    let again = inner.read_past_memory(running.parts(), file, &sums, (read_data(vec![0; BLOCK]), 0)).unwrap();
+    assert_eq!((&again.data[..], again.end_of_file), (&content(&dir)[..], true));
+}
+
 /// A path to the disk that gave wrong bytes for a while cost the users a whole pool.
 #[tokio::test]
 async fn reads_stop_to_mark_replicas_after_some_and_give_no_wrong_byte_of_the_others() {
