@@ -106,12 +106,15 @@ impl Replica {
 
     /// Whether whole blocks in bytes that were read are as their sums say. Never waits.
     pub fn agrees(&self, shared: &PoolParts, data: &[u8], offset: u64) -> bool {
-        if !shared.scrubbing.has_sums() {
+        // Short reads pay nothing.
+        if !begins_a_block(data.len(), offset) || !shared.scrubbing.has_sums() {
             return true;
         }
-        let Some(sums) = self.sums() else { return true };
-        let compared = sums.compare(data, offset);
-        if let Ok(bytes) = compared {
+        let compared = match &*self.compared.state.read() {
+            State::Loaded(sums) => sums.compare(data, offset),
+            _ => return true,
+        };
+        if let Ok(bytes @ 1..) = compared {
             shared.scrubbing.note_verified(bytes);
         }
         compared.is_ok()
@@ -292,7 +295,28 @@ impl Replica {
     }
 }
 
+/// Only then can a whole block be in it, the short one at the end included.
+fn begins_a_block(length: usize, offset: u64) -> bool {
+    offset.checked_next_multiple_of(BLOCK_BYTES).is_some_and(|block| block - offset < length as u64)
+}
+
 fn differs(shared: &PoolParts) -> PoolError {
     let reason = "a block that was read differs from its checksum".to_owned();
     PoolError::Io { pool: shared.id(), operation: "read data", reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_without_the_beginning_of_a_block_has_no_whole_block() {
+        let block = BLOCK_BYTES as usize;
+        for (length, offset) in [(1, 0), (block, 5), (2, BLOCK_BYTES - 1), (4096, 3 * BLOCK_BYTES)] {
+            assert!(begins_a_block(length, offset), "{length} bytes at {offset}");
+        }
+        for (length, offset) in [(0, 0), (4096, 4096), (1, BLOCK_BYTES - 1), (block - 1, 1), (9, u64::MAX)] {
+            assert!(!begins_a_block(length, offset), "{length} bytes at {offset}");
+        }
+    }
 }
