@@ -6,7 +6,8 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use api::{PoolError, RangeKind, ReadData, Stretch};
 use bytes::Bytes;
@@ -19,12 +20,16 @@ use super::Replica;
 use crate::parts::PoolParts;
 use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp, read_all};
 
+/// Sums that had to leave memory are not loaded again for this time: files that are read in turn would load them each time.
+const EVICTED: Duration = Duration::from_secs(30);
 /// Read at once before a copy.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 #[derive(Default)]
 pub struct Compared {
     state: RwLock<State>,
+    /// Counts the sums that a scrub has made. Changed with `state` locked.
+    made: AtomicU64,
     /// Held while a verdict is found. Before `ordering`.
     verdict: Mutex<()>,
     /// The log says already that good bytes cannot be had.
@@ -36,8 +41,10 @@ enum State {
     /// Nobody has looked. A replica that was made by this object has none.
     #[default]
     Unknown,
-    /// To be looked for: a scrub has made them, or they had to leave memory.
+    /// To be looked for: a scrub has made them.
     Wanted,
+    /// They had to leave memory then.
+    Evicted(Instant),
     /// There are none of the bytes as they are now.
     Absent,
     Loaded(Arc<BlockSums>),
@@ -61,35 +68,60 @@ impl Replica {
         if length < BLOCK_BYTES || !shared.scrubbing.has_sums() {
             return false;
         }
+        self.wants_sums(Instant::now)
+    }
+
+    fn wants_sums(&self, now: impl FnOnce() -> Instant) -> bool {
         match &*self.compared.state.read() {
             State::Unknown => !self.file.is_fresh(),
             State::Wanted => true,
+            State::Evicted(then) => now().saturating_duration_since(*then) >= EVICTED,
             State::Absent | State::Loaded(_) => false,
         }
     }
 
     /// Of a loaded replica. Blocks.
     pub fn load_sums(self: &Arc<Replica>, shared: &PoolParts) {
+        let made = self.compared.made.load(Ordering::Acquire);
         let stamp = self.file.open().and_then(|file| self.stamp(file).ok());
         let generation = shared.scrubbing.generation();
         let sums = stamp.and_then(|stamp| BlockSums::load(shared.store.root(), &stamp, generation));
-        match sums {
-            None => *self.compared.state.write() = State::Absent,
-            Some(sums) => {
-                let sums = Arc::new(sums);
-                self.keep_sums(Arc::clone(&sums));
-                shared.scrubbing.in_memory().note(self, &sums);
-            }
+        let sums = sums.map(Arc::new);
+        if self.keep_found(sums.clone(), made)
+            && let Some(sums) = sums
+        {
+            shared.scrubbing.in_memory().note(self, &sums);
         }
     }
 
+    /// `made`: as it was before they were looked for. Sums that a scrub has made since are still to be looked for.
+    fn keep_found(&self, sums: Option<Arc<BlockSums>>, made: u64) -> bool {
+        let mut state = self.compared.state.write();
+        if self.compared.made.load(Ordering::Acquire) != made {
+            return false;
+        }
+        *state = sums.map_or(State::Absent, State::Loaded);
+        true
+    }
+
+    #[cfg(test)]
     pub fn keep_sums(&self, sums: Arc<BlockSums>) {
         *self.compared.state.write() = State::Loaded(sums);
     }
 
-    /// They are to be loaded again before they are used.
+    /// A scrub has made others.
     pub fn forget_sums(&self) {
-        *self.compared.state.write() = State::Wanted;
+        let mut state = self.compared.state.write();
+        self.compared.made.fetch_add(1, Ordering::AcqRel);
+        *state = State::Wanted;
+    }
+
+    /// Others need the memory.
+    pub fn evict_sums(&self, now: Instant) {
+        let mut state = self.compared.state.write();
+        if matches!(&*state, State::Loaded(_)) {
+            *state = State::Evicted(now);
+        }
     }
 
     #[cfg(test)]
@@ -307,7 +339,40 @@ fn differs(shared: &PoolParts) -> PoolError {
 
 #[cfg(test)]
 mod tests {
+    use types::FileId;
+
     use super::*;
+
+    /// Files read in turn whose sums are more than the bound loaded megabytes with each read.
+    #[test]
+    fn sums_that_had_to_leave_memory_are_not_loaded_again_at_once() {
+        let replica = Replica::new(FileId(1));
+        let now = Instant::now();
+        let wants_sums = |now| replica.wants_sums(|| now);
+        assert!(wants_sums(now));
+        replica.evict_sums(now);
+        assert!(wants_sums(now), "it had none");
+        replica.keep_sums(Arc::new(BlockSums::of_hole()));
+        assert!(!wants_sums(now + EVICTED));
+        replica.evict_sums(now);
+        assert!(!wants_sums(now) && wants_sums(now + EVICTED));
+        replica.forget_sums();
+        assert!(wants_sums(now), "a scrub has made others");
+    }
+
+    /// The replica was compared with the old ones, or none, until it was closed.
+    #[test]
+    fn sums_that_a_scrub_makes_while_others_are_loaded_are_loaded_too() {
+        let replica = Replica::new(FileId(1));
+        for found in [None, Some(Arc::new(BlockSums::of_hole()))] {
+            let made = replica.compared.made.load(Ordering::Acquire);
+            replica.forget_sums();
+            assert!(!replica.keep_found(found.clone(), made));
+            assert!(replica.wants_sums(Instant::now));
+            assert!(replica.keep_found(found, made + 1));
+            assert!(!replica.wants_sums(Instant::now));
+        }
+    }
 
     #[test]
     fn a_range_without_the_beginning_of_a_block_has_no_whole_block() {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -59,6 +60,13 @@ impl BlockSums {
             segments.push(segment);
         }
         Some(BlockSums { stamp: sums.stamp, segments, bad: Mutex::default() })
+    }
+
+    #[cfg(test)]
+    pub fn of_hole() -> BlockSums {
+        let (file, birth) = (types::FileId(1), api::Birth(1));
+        let stamp = Stamp { file, birth, length: 1, modified_s: 1, modified_ns: 0 };
+        BlockSums { stamp, segments: Vec::new(), bad: Mutex::default() }
     }
 
     pub fn note_bad(&self, blocks: &[u64]) {
@@ -152,7 +160,7 @@ impl SumsInMemory {
         for evicted in evicted.iter().filter_map(Weak::upgrade) {
             // It may have come in twice.
             if !Arc::ptr_eq(&evicted, replica) {
-                evicted.forget_sums();
+                evicted.evict_sums(Instant::now());
             }
         }
     }
