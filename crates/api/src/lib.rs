@@ -1,7 +1,7 @@
 //! The seams: what services and doors know of each other.
 //!
-//! Floor 2. Traits, the values they exchange, tickets and their keys, and the list of pools that managers keep; no
-//! implementation of a seam. Services and doors never import each
+//! Floor 2. Traits, the values they exchange, tickets and their keys, running checksums, and the list of pools that managers
+//! keep; no implementation of a seam. Services and doors never import each
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
 pub mod acls;
@@ -25,6 +25,7 @@ pub mod pool_manager;
 pub mod quotas;
 pub mod ranges;
 pub mod records;
+pub mod sums;
 pub mod ticket;
 pub mod uploads;
 pub mod xattrs;
@@ -60,6 +61,7 @@ pub use pool_manager::{
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
 pub use ranges::{Advice, RangeKind, ReplicaRanges, Source, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
+pub use sums::{Sums, mismatch};
 pub use ticket::{Conditions, Demand, OpenedTicket, Presence, SEALED_BYTES, Ticket, TicketError, TicketMode};
 pub use uploads::{
     PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads,

@@ -32,7 +32,6 @@ mod removals;
 mod replicas;
 mod room;
 mod seen;
-mod sums;
 mod tasks;
 mod unwritten;
 mod upload;
@@ -57,6 +56,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
+pub use api::{Sums, mismatch};
 pub use attributes::{SetAttributesError, SetProgress};
 pub use content::{Content, ContentMode, Segment, Segments};
 pub use doors::RegisterError;
@@ -71,7 +71,6 @@ pub use pools::Pools;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
-pub use sums::{Sums, mismatch};
 pub use tasks::Tasks;
 pub use unwritten::{Patience, Told};
 pub use upload::{
