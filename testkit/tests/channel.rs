@@ -41,6 +41,7 @@ fn open(dir: &Path) -> Arc<LocalPool> {
         io: pool::IoPolicy::default(),
         journal: pool::JournalPlace::Off,
         gather: pool::GatherPolicy::default(),
+        digests: vec![types::ChecksumKind::Adler32],
         random: Arc::new(Numbers),
     };
     LocalPool::open(config).unwrap()

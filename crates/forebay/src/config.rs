@@ -69,6 +69,7 @@ pub struct Pools {
     pub io: pool::IoPolicy,
     pub journal: pool::JournalPlace,
     pub gather: pool::GatherPolicy,
+    pub digests: Vec<String>,
     pub scrub_every_days: u32,
 }
 
@@ -225,6 +226,27 @@ impl Nfs {
     }
 }
 
+impl Pools {
+    fn validate(&self, within: impl Fn(&str, u64, u64, u64) -> Result<()>) -> Result<()> {
+        within("pools.count", self.count.unwrap_or(1).into(), 1, 256)?;
+        within("pools.open_files_max", self.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
+        within("pools.threads", self.threads.into(), 0, 256)?;
+        within("pools.queue_len_max", self.queue_len_max.into(), 16, 1_000_000)?;
+        within("pools.scrub_every_days", self.scrub_every_days.into(), 0, 3_650)?;
+        for name in &self.digests {
+            if types::ChecksumKind::by_name(name).is_none() {
+                bail!("pools.digests has {name:?}; known are adler32, crc32c, md5 and sha-256");
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a configuration that was validated.
+    pub fn digest_kinds(&self) -> impl Iterator<Item = types::ChecksumKind> {
+        self.digests.iter().filter_map(|name| types::ChecksumKind::by_name(name))
+    }
+}
+
 impl Default for Pools {
     fn default() -> Pools {
         Pools {
@@ -238,6 +260,7 @@ impl Default for Pools {
             io: pool::IoPolicy::Auto,
             journal: pool::JournalPlace::Pool,
             gather: pool::GatherPolicy::Auto,
+            digests: vec!["adler32".to_owned()],
             scrub_every_days: 30,
         }
     }
@@ -347,11 +370,7 @@ impl Config {
         self.nfs.delegations.validate(within)?;
         self.nfs.flavors()?;
         self.nfs.validate_domain()?;
-        within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
-        within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
-        within("pools.threads", self.pools.threads.into(), 0, 256)?;
-        within("pools.queue_len_max", self.pools.queue_len_max.into(), 16, 1_000_000)?;
-        within("pools.scrub_every_days", self.pools.scrub_every_days.into(), 0, 3_650)?;
+        self.pools.validate(within)?;
         self.keys.validate(within)?;
         within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;
         within("namespace.cache_mib", self.namespace.cache_mib, 1, 1_048_576)?;

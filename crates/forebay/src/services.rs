@@ -58,6 +58,7 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
             io: config.pools.io,
             journal: config.pools.journal.clone(),
             gather: config.pools.gather,
+            digests: config.pools.digest_kinds().collect(),
             random: Arc::clone(&random),
         })?);
     }

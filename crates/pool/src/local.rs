@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, XattrFlags, flock, fsetxattr};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use types::{Epoch, FileId, PoolId, Random};
+use types::{ChecksumKind, Epoch, FileId, PoolId, Random};
 
 use crate::calibrating::Calibrating;
 use crate::contended::Contended;
@@ -68,6 +68,8 @@ pub struct Config {
     pub journal: JournalPlace,
     /// Delayed allocation.
     pub gather: GatherPolicy,
+    /// Digests of whole replicas that scrubs make and compare.
+    pub digests: Vec<ChecksumKind>,
     pub random: Arc<dyn Random>,
 }
 
@@ -133,7 +135,7 @@ impl LocalPool {
         config.random.fill(&mut verifier.0);
         let writability = try_to_write(config.id, &store);
         // Behind the records: what they write makes sums stale.
-        let scrubbing = Scrubbing::open(dir, store.root(), clean);
+        let scrubbing = Scrubbing::open(dir, store.root(), config.digests.clone(), clean);
         let shared = Arc::new(PoolParts {
             gathering: Gathering::new(config.gather, &store),
             store,

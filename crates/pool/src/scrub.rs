@@ -3,10 +3,11 @@
 //! One runs at a time, in its caller's thread. It goes through the replicas by file id and writes down where it is, so that
 //! the next one goes on there after an interruption. A stop of the pool ends it and waits for that.
 //!
-//! Parts: `sums` (the file of a replica's sums), `known` (sums in memory, for reads), `blocks` (reads past the page cache),
+//! Parts: `sums` (the file of a replica's sums), `digest` (of a whole replica), `known` (sums in memory, for reads), `blocks` (reads past the page cache),
 //! `examine` (one replica), `record` (the position and the last result), `pace` (the rate).
 
 mod blocks;
+mod digest;
 mod examine;
 mod known;
 mod pace;
@@ -23,9 +24,10 @@ use io_engine::calibration::{Cancel, IdlePriority};
 use io_engine::capabilities::Capabilities;
 use parking_lot::Mutex;
 use rustix::fs::syncfs;
-use types::FileId;
+use types::{ChecksumKind, FileId};
 
 use self::blocks::BlockReader;
+use self::digest::{DigestCounts, Digesting};
 use self::examine::{Examiner, Halt, Outcome, state_of};
 use self::known::SumsInMemory;
 use self::pace::Pace;
@@ -108,6 +110,8 @@ pub struct ScrubReport {
     pub bad_blocks: u64,
     /// By reads and copies that were compared with block sums.
     pub verified_bytes: u64,
+    /// Digests of whole replicas that scrubs make and compare.
+    pub digests: Vec<ChecksumKind>,
     pub last: Option<CompleteScrub>,
     /// Replicas that an interrupted scrub has examined; the next one continues behind them.
     pub interrupted: Option<u64>,
@@ -118,6 +122,7 @@ pub struct ScrubReport {
 
 pub struct Scrubbing {
     dir: PathBuf,
+    digests: Vec<ChecksumKind>,
     /// Of the pool's end.
     cancel: Cancel,
     /// Held while a scrub runs.
@@ -165,12 +170,18 @@ impl LocalPool {
 }
 
 impl Scrubbing {
-    /// `is_clean`: the pool was closed in order.
-    pub fn open(dir: &Path, root: std::os::fd::BorrowedFd<'_>, is_clean: bool) -> Scrubbing {
+    /// `digests`: of whole replicas, to be made and compared. `is_clean`: the pool was closed in order.
+    pub fn open(
+        dir: &Path,
+        root: std::os::fd::BorrowedFd<'_>,
+        digests: Vec<ChecksumKind>,
+        is_clean: bool,
+    ) -> Scrubbing {
         let record = Record::open(dir, mount_of(root).as_deref(), is_clean);
         Scrubbing {
             has_sums: AtomicBool::new(record.has_begun()),
             dir: dir.to_owned(),
+            digests,
             cancel: Cancel::default(),
             running: Mutex::new(()),
             is_running: AtomicBool::new(false),
@@ -202,6 +213,7 @@ impl Scrubbing {
             read_bytes: self.read_bytes.value(),
             bad_blocks: self.bad_blocks.value(),
             verified_bytes: self.verified_bytes.value(),
+            digests: self.digests.clone(),
             last: record.last,
             bad: record.bad.clone(),
         }
@@ -425,6 +437,9 @@ impl Walk<'_> {
             replicas,
             reader: BlockReader::new(capabilities),
             generation,
+            kinds: &self.scrubbing.digests,
+            digesting: Digesting::default(),
+            digests: DigestCounts::default(),
             step: Box::new(|bytes| self.step(bytes)),
         };
         let mut stored = Instant::now();
@@ -444,6 +459,9 @@ impl Walk<'_> {
                 newly_damaged =
                     if self.is_newly_damaged(facts.file, &outcome) { newly_damaged + 1 } else { 0 };
                 self.take(facts.file, outcome, &mut position.totals);
+                let DigestCounts { verified, made } = std::mem::take(&mut examiner.digests);
+                position.totals.digests_verified += verified;
+                position.totals.digests_made += made;
                 position.totals.read_bytes = self.done.load(Ordering::Relaxed);
                 if newly_damaged >= NEWLY_DAMAGED_MAX {
                     self.scrubbing.change(self.shared, |record| record.position = Some(position));

@@ -103,6 +103,7 @@ fn open_local(id: PoolId) -> (tempfile::TempDir, Arc<LocalPool>) {
         io: pool::IoPolicy::default(),
         journal: pool::JournalPlace::Off,
         gather: pool::GatherPolicy::default(),
+        digests: vec![types::ChecksumKind::Adler32],
         random: Arc::new(Numbers),
     };
     let pool = LocalPool::open(config).unwrap();

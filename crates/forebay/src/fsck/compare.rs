@@ -517,6 +517,7 @@ mod tests {
             io: pool::IoPolicy::default(),
             journal: pool::JournalPlace::Off,
             gather: pool::GatherPolicy::Never,
+            digests: vec![types::ChecksumKind::Adler32],
             random: Arc::new(SystemRandom),
         });
         let pool = pool.unwrap();

@@ -17,7 +17,7 @@ use pool::{
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use types::display::{Seconds, Size};
-use types::{FileId, PoolId};
+use types::{ChecksumKind, FileId, PoolId};
 
 use super::number;
 use crate::cli::ScrubArguments;
@@ -42,6 +42,9 @@ pub struct PoolScrub {
     /// Seconds since 1970.
     pub begun_s: u64,
     pub ended_s: u64,
+    /// Kinds of digests of whole files that were made and compared.
+    #[serde(default)]
+    pub digests: Vec<String>,
     #[serde(flatten)]
     pub totals: ScrubTotals,
     /// Replicas with bad blocks that are there now, also those of earlier scrubs.
@@ -105,12 +108,18 @@ pub async fn answer(
     let (scrubbed, watch) = (Arc::clone(pool), Arc::clone(&teller));
     let complete = tokio::task::spawn_blocking(move || scrubbed.scrub(request, &cancel, &*watch)).await?;
     let complete = complete.map_err(|stopped| anyhow!("cannot scrub {id}: {stopped}"))?;
-    let bad = pool.scrub_report().bad.iter().map(finding_of).collect::<Vec<_>>();
+    let report = pool.scrub_report();
+    let bad = report.bad.iter().map(finding_of).collect::<Vec<_>>();
+    let digests = names_of(&report.digests);
     let doubted = std::mem::take(&mut *teller.doubted.lock());
     let problems = with_paths(&*namespace, bad).await;
     let remarks = with_paths(&*namespace, doubted).await;
     let CompleteScrub { begun_s, ended_s, totals } = complete;
-    Ok(PoolScrub { name: id.to_string(), begun_s, ended_s, totals, problems, remarks })
+    Ok(PoolScrub { name: id.to_string(), begun_s, ended_s, digests, totals, problems, remarks })
+}
+
+fn names_of(kinds: &[ChecksumKind]) -> Vec<String> {
+    kinds.iter().map(|kind| kind.name().to_owned()).collect()
 }
 
 async fn with_paths(namespace: &dyn Paths, findings: Vec<ScrubFinding>) -> Vec<BadFile> {
@@ -161,6 +170,10 @@ impl ScrubWatch for Teller {
         let ScrubFinding { file, kind, blocks, offsets } = finding;
         let (pool, offset) = (self.id, offsets.first().copied().unwrap_or_default());
         match kind {
+            ScrubFindingKind::Damaged if *blocks == 0 => tracing::error!(
+                %pool, %file, path,
+                "replica differs from its digests or its block sums: it cannot be read until the file is removed or replaced"
+            ),
             ScrubFindingKind::Damaged => tracing::error!(
                 %pool, %file, path, offset, blocks,
                 "replica differs from its block sums: it cannot be read until the file is removed or replaced"
@@ -193,11 +206,14 @@ impl BadFile {
     fn line(&self, pool: &str) -> String {
         let BadFile { file, path, state, blocks, offsets } = self;
         let said = match state.as_str() {
+            "damaged" if *blocks == 0 => {
+                "differs from its digests or its block sums and cannot be read until the file is removed or replaced"
+            }
             "damaged" => {
                 "differs from its block sums and cannot be read until the file is removed or replaced"
             }
             "unreadable" => "has blocks that the disk cannot read",
-            _ => "differs from block sums of before a crash, by a late write or by damage; it has new sums",
+            _ => "differs from sums of before a crash, by a late write or by damage; it has new sums",
         };
         let mut line = format!("file {file} on {pool} {said}");
         if *blocks > 0 {
@@ -214,7 +230,16 @@ impl BadFile {
 
 impl PoolScrub {
     fn text(&self) -> String {
-        let ScrubTotals { replicas, read_bytes, verified, summed, left_out, .. } = self.totals;
+        let ScrubTotals {
+            replicas,
+            read_bytes,
+            verified,
+            summed,
+            left_out,
+            digests_verified,
+            digests_made,
+            ..
+        } = self.totals;
         let mut text = format!(
             "{}: {} scrubbed, {} read in {}\n",
             self.name,
@@ -225,6 +250,11 @@ impl PoolScrub {
         text += &format!("agree with their block sums: {verified}\n");
         text += &format!("have block sums now, had none: {summed}\n");
         text += &format!("have none, written lately or not in order: {left_out}\n");
+        if !self.digests.is_empty() {
+            let kinds = self.digests.join(", ");
+            text += &format!("agree with their digests ({kinds}): {digests_verified}\n");
+            text += &format!("have digests now, had none or fewer: {digests_made}\n");
+        }
         for problem in &self.problems {
             text += &format!("problem: {}\n", problem.line(&self.name));
         }
@@ -257,6 +287,7 @@ mod tests {
             name: "pool-1".to_owned(),
             begun_s: 5,
             ended_s: 66,
+            digests: vec!["adler32".to_owned(), "md5".to_owned()],
             totals: ScrubTotals { replicas: 1, read_bytes: 3 << 20, ..ScrubTotals::default() },
             problems: vec![bad],
             remarks: Vec::new(),
@@ -266,6 +297,7 @@ mod tests {
         assert_eq!(lines[0], "pool-1: 1 replica scrubbed, 3.0 MiB read in 1 min 1 s");
         let expected = "problem: file 0000000000000403 on pool-1 differs from its block sums and cannot be read until the \
                         file is removed or replaced (2 blocks, at offset 65536, 131072): /projects/run7";
-        assert_eq!(lines[4], expected);
+        assert_eq!(lines[4], "agree with their digests (adler32, md5): 0");
+        assert_eq!(lines[6], expected);
     }
 }

@@ -27,6 +27,7 @@ pub fn config(dir: &Path) -> Config {
         io: Policy::default(),
         journal: JournalPlace::Off,
         gather: GatherPolicy::Auto,
+        digests: vec![types::ChecksumKind::Adler32],
         random: Arc::new(Fixed),
     }
 }

@@ -11,9 +11,10 @@ use api::Birth;
 use bytes::Bytes;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
-use types::FileId;
+use types::{Checksum, ChecksumKind, FileId};
 
 use super::blocks::{BlockReader, CHUNK_BLOCKS, OpenFile, next_data};
+use super::digest::{DigestCounts, Digesting, merged};
 use super::sums::{BLOCK_BYTES, NewSums, Stamp, Sums, Unusable, sum};
 use crate::disk_error::is_of_the_disk;
 use crate::label::{self, LabelError, State};
@@ -120,6 +121,11 @@ pub struct Examiner<'a> {
     pub reader: BlockReader,
     /// Sums of another one may lack a write.
     pub generation: u64,
+    /// Digests that are made and compared.
+    pub kinds: &'a [ChecksumKind],
+    /// Of the replica that is read.
+    pub digesting: Digesting,
+    pub digests: DigestCounts,
     /// Told of the bytes that were read; waits for the rate.
     pub step: Box<dyn FnMut(u64) -> Result<(), Halt> + 'a>,
 }
@@ -205,13 +211,9 @@ impl Examiner<'_> {
         if blocks == 0 {
             return Ok(Outcome::Verified);
         }
-        let space = &self.shared.space;
-        let root = self.shared.store.root();
-        let needed = (fstat(&opened.open.file)?.st_blocks.cast_unsigned() * 512 / BLOCK_BYTES + 1024) * 4;
-        if !space.admit_file(root) || !space.admit_bytes(root, needed) {
-            return Err(Halt::Failed(Errno::NOSPC));
-        }
-        let mut new = NewSums::create(root, stamp)?;
+        self.admit_sums(opened)?;
+        let mut new = NewSums::create(self.shared.store.root(), stamp)?;
+        self.digesting = Digesting::new(self.kinds);
         let mut from = 0;
         while let Some((first, end)) = next_data(&opened.open, from, blocks)? {
             for first in (first..end).step_by(CHUNK_BLOCKS as usize) {
@@ -227,9 +229,18 @@ impl Examiner<'_> {
         if self.quiet_stamp(opened)? != stamp {
             return Err(Halt::Written);
         }
-        new.finish(self.generation)?;
+        let digests = std::mem::take(&mut self.digesting).finish(stamp.length);
+        new.finish(self.generation, &digests)?;
+        self.digests.made += u64::from(!digests.is_empty());
         self.offer(opened.file);
         Ok(Outcome::Summed)
+    }
+
+    fn admit_sums(&self, opened: &Opened) -> Result<(), Halt> {
+        let (space, root) = (&self.shared.space, self.shared.store.root());
+        let needed = (fstat(&opened.open.file)?.st_blocks.cast_unsigned() * 512 / BLOCK_BYTES + 1024) * 4;
+        let is_admitted = space.admit_file(root) && space.admit_bytes(root, needed);
+        if is_admitted { Ok(()) } else { Err(Halt::Failed(Errno::NOSPC)) }
     }
 
     /// Reads are compared with the new sums.
@@ -241,6 +252,7 @@ impl Examiner<'_> {
 
     fn verify(&mut self, opened: &Opened, sums: &mut Sums) -> Result<Mismatches, Halt> {
         let (stamp, mut found, mut next) = (sums.stamp, Mismatches::default(), 0);
+        self.digesting = Digesting::new(self.kinds);
         while let Some(segment) = sums.next_segment()? {
             self.verify_zeros(opened, &stamp, (next, segment.first), &mut found)?;
             let expected = |block: u64| segment.sums[(block - segment.first) as usize];
@@ -306,21 +318,28 @@ impl Examiner<'_> {
         count: u64,
         take: &mut TakeBlock<'_>,
     ) -> Result<(), Halt> {
-        let mut take_all = |first: u64, bytes: &Bytes| {
-            let blocks = bytes.chunks(BLOCK_BYTES as usize);
-            (first..).zip(blocks).try_for_each(|(block, bytes)| take(block, Some(bytes)))
-        };
         match self.read_blocks(opened, first, count) {
             Ok(bytes) if bytes.len() as u64 != length_of(stamp, first, count) => return Err(Halt::Written),
-            Ok(bytes) => take_all(first, &bytes)?,
+            Ok(bytes) => {
+                for (block, bytes) in (first..).zip(bytes.chunks(BLOCK_BYTES as usize)) {
+                    self.digesting.push(block, bytes);
+                    take(block, Some(bytes))?;
+                }
+            }
             Err(errno) if is_of_the_disk(errno) => {
                 for block in first..first + count {
                     match self.read_blocks(opened, block, 1) {
                         Ok(bytes) if bytes.len() as u64 != length_of(stamp, block, 1) => {
                             return Err(Halt::Written);
                         }
-                        Ok(bytes) => take(block, Some(&bytes))?,
-                        Err(errno) if is_of_the_disk(errno) => take(block, None)?,
+                        Ok(bytes) => {
+                            self.digesting.push(block, &bytes);
+                            take(block, Some(&bytes))?;
+                        }
+                        Err(errno) if is_of_the_disk(errno) => {
+                            self.digesting.give_up();
+                            take(block, None)?;
+                        }
                         Err(errno) => return Err(errno.into()),
                     }
                 }
@@ -343,6 +362,11 @@ impl Examiner<'_> {
             return Ok(differing.finding(opened.file, FindingKind::Damaged));
         }
         if differing.count == 0 && unreadable.count == 0 {
+            let digests = std::mem::take(&mut self.digesting).finish(sums.stamp.length);
+            if let Some((stored, found)) = api::mismatch(&sums.digests, &digests) {
+                tracing::debug!(pool = %self.shared.id(), file = %opened.file, %stored, %found, "digests differ");
+                return self.judge_digests(opened, sums, is_doubted);
+            }
             if is_doubted {
                 match sums.confirm(self.shared.store.root(), self.generation) {
                     Ok(()) => self.offer(opened.file),
@@ -352,6 +376,7 @@ impl Examiner<'_> {
                     }
                 }
             }
+            self.keep_digests(opened, sums, &digests)?;
             return Ok(Outcome::Verified);
         }
         if differing.count == 0 {
@@ -372,13 +397,66 @@ impl Examiner<'_> {
         }
     }
 
+    /// The digests that were stored agree with `found`, which may have more kinds.
+    fn keep_digests(&mut self, opened: &Opened, sums: &Sums, found: &[Checksum]) -> Result<(), Halt> {
+        let all = merged(&sums.digests, found);
+        let added = all.len() - sums.digests.len();
+        self.digests.verified += u64::from(found.len() > added);
+        // Bytes of a write would not belong to the stamp.
+        if added == 0 || !self.quiet_stamp(opened)?.is_of(&sums.stamp) {
+            return Ok(());
+        }
+        let root = self.shared.store.root();
+        let kept = self.admit_sums(opened).is_ok().then(|| sums.set_digests(root, &all));
+        match kept {
+            Some(Ok(())) => self.digests.made += 1,
+            // The next scrub makes them.
+            Some(Err(error)) => {
+                let pool = self.shared.id();
+                tracing::debug!(%pool, file = %opened.file, %error, "digests cannot be stored");
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// All blocks agree with their sums and a digest differs: CRC-32C does not see each change. The replica is read once
+    /// more. It is damaged if nobody has written it before or meanwhile.
+    fn judge_digests(&mut self, opened: &Opened, sums: &Sums, is_doubted: bool) -> Result<Outcome, Halt> {
+        if !self.quiet_stamp(opened)?.is_of(&sums.stamp) {
+            return Err(Halt::Written);
+        }
+        let none = Blocks::default();
+        if is_doubted {
+            return Ok(match self.make(opened)? {
+                Outcome::Summed => none.finding(opened.file, FindingKind::Doubted),
+                other => other,
+            });
+        }
+        let found = self.digest(opened, &sums.stamp)?;
+        let is_damaged = api::mismatch(&sums.digests, &found).is_some()
+            && self.mark(opened, |file| is_still_of(opened, sums, file))?;
+        if is_damaged { Ok(none.finding(opened.file, FindingKind::Damaged)) } else { Err(Halt::Written) }
+    }
+
+    fn digest(&mut self, opened: &Opened, stamp: &Stamp) -> Result<Vec<Checksum>, Halt> {
+        self.digesting = Digesting::new(self.kinds);
+        let blocks = stamp.length.div_ceil(BLOCK_BYTES);
+        let mut from = 0;
+        while let Some((first, end)) = next_data(&opened.open, from, blocks)? {
+            for first in (first..end).step_by(CHUNK_BLOCKS as usize) {
+                self.read(opened, stamp, first, CHUNK_BLOCKS.min(end - first), &mut |_, _| Ok(()))?;
+            }
+            from = end;
+        }
+        Ok(std::mem::take(&mut self.digesting).finish(stamp.length))
+    }
+
     /// Reads the blocks once more while nobody can write. `None`: it was a writer, or the disk gave other bytes this time.
     fn condemn(&self, opened: &Opened, sums: &Sums, differing: &Blocks) -> Result<Option<Blocks>, Halt> {
         let (mut confirmed, mut is_hidden) = (Blocks::default(), false);
         let is_damaged = |file: BorrowedFd<'_>| {
-            let (Ok(there), Ok(here)) = (fstat(file), fstat(&opened.open.file)) else { return false };
-            let is_same = (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino);
-            if !is_same || !sums.stamp.is_of(&stamp_of(opened, &here)) {
+            if !is_still_of(opened, sums, file) {
                 return false;
             }
             for (block, expected) in &differing.kept {
@@ -395,6 +473,17 @@ impl Examiner<'_> {
             }
             confirmed.count > 0
         };
+        let condemned = self.mark(opened, is_damaged)?;
+        if !condemned && is_hidden {
+            let (pool, file) = (self.shared.id(), opened.file);
+            tracing::error!(%pool, %file, "replica differs from its block sums, but its disk cannot be read past the page cache");
+        }
+        confirmed.count += differing.count - differing.kept.len() as u64;
+        Ok(condemned.then_some(confirmed))
+    }
+
+    /// Marks the replica as damaged if `is_damaged` says so while nobody can write. Whether it did.
+    fn mark(&self, opened: &Opened, is_damaged: impl FnOnce(BorrowedFd<'_>) -> bool) -> Result<bool, Halt> {
         let replica = (0..TAKE_TRIES).find_map(|_| {
             let taken = self.replicas.take(opened.file).ok();
             if taken.is_none() {
@@ -403,17 +492,18 @@ impl Examiner<'_> {
             taken
         });
         let replica = replica.ok_or(Halt::Failed(Errno::BUSY))?;
-        let condemned = replica.condemn(self.shared, is_damaged).map_err(|error| {
+        replica.condemn(self.shared, is_damaged).map_err(|error| {
             tracing::error!(pool = %self.shared.id(), file = %opened.file, %error, "damaged replica cannot be marked");
             Halt::Unusable
-        })?;
-        if !condemned && is_hidden {
-            let (pool, file) = (self.shared.id(), opened.file);
-            tracing::error!(%pool, %file, "replica differs from its block sums, but its disk cannot be read past the page cache");
-        }
-        confirmed.count += differing.count - differing.kept.len() as u64;
-        Ok(condemned.then_some(confirmed))
+        })
     }
+}
+
+/// The file is the one that was read, and the sums are of its state.
+fn is_still_of(opened: &Opened, sums: &Sums, file: BorrowedFd<'_>) -> bool {
+    let (Ok(there), Ok(here)) = (fstat(file), fstat(&opened.open.file)) else { return false };
+    let is_same = (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino);
+    is_same && sums.stamp.is_of(&stamp_of(opened, &here))
 }
 
 fn stamp_of(opened: &Opened, stat: &Stat) -> Stamp {

@@ -40,6 +40,12 @@ pub struct ScrubTotals {
     /// Replicas that differed from sums of before a crash.
     pub doubted_replicas: u64,
     pub bad_blocks: u64,
+    /// Replicas that agreed with their digests.
+    #[serde(default)]
+    pub digests_verified: u64,
+    /// Replicas that got digests that they had not.
+    #[serde(default)]
+    pub digests_made: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,10 @@
-//! The block sums of a replica: CRC-32C of each block of 64 KiB, in a file below `sums/`.
+//! The block sums of a replica: CRC-32C of each block of 64 KiB, in a file below `sums/`. Behind them, digests of the whole.
 //!
 //! The file is a header and segments, numbers big-endian. The header has magic, version, algorithm, block size, the stamp,
 //! the generation, the number of segments and its own sum. A segment has its first block, the number of blocks, a sum for
 //! each, and its own sum, which covers the stamp too. Blocks in holes of the replica are in no segment: they are zeros. So a
-//! file of sums is never longer than the data on the disk asks for.
+//! file of sums is never longer than the data on the disk asks for. In version 2, digests follow: their number, each with its
+//! kind and 32 bytes, and a sum that covers the stamp too.
 //!
 //! Sums are derived data and are not synced. A file that is damaged, half-written or of another version counts as none.
 
@@ -15,18 +16,20 @@ use std::os::unix::fs::FileExt;
 use api::Birth;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use types::FileId;
+use types::{Checksum, ChecksumKind, FileId};
 
 use crate::layout::{ReplicaPlace, SUMS};
 
 pub const BLOCK_BYTES: u64 = 64 << 10;
 const MAGIC: &[u8; 8] = b"FBYSUMS\n";
 const VERSION: u32 = 1;
+const VERSION_WITH_DIGESTS: u32 = 2;
 const CRC_32C: u32 = 1;
 const STAMP_BYTES: usize = 32;
 const HEADER_BYTES: usize = 8 + 12 + STAMP_BYTES + 16 + 4;
 /// Sums of 1 GiB: the memory for one segment is bounded.
 const SEGMENT_BLOCKS_MAX: u32 = 16 << 10;
+const DIGEST_BYTES: usize = 4 + 32;
 
 /// The state of a replica that its sums are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +93,10 @@ pub fn sum(bytes: &[u8]) -> u32 {
 pub struct Sums {
     pub stamp: Stamp,
     pub generation: u64,
+    /// Of the whole replica. Known when all segments are read.
+    pub digests: Vec<Checksum>,
     file: BufReader<File>,
+    has_digests: bool,
     segments_left: u64,
     next_block: u64,
 }
@@ -103,13 +109,25 @@ impl Sums {
         let mut opened = BufReader::new(File::from(openat(root, path, flags, Mode::empty()).ok()?));
         let mut header = [0; HEADER_BYTES];
         opened.read_exact(&mut header).ok()?;
-        let (stamp, generation, segments_left) = decode_header(&header)?;
-        Some(Sums { stamp, generation, file: opened, segments_left, next_block: 0 })
+        let Header { stamp, generation, segments, has_digests } = Header::decode(&header)?;
+        let digests = Vec::new();
+        Some(Sums {
+            stamp,
+            generation,
+            digests,
+            file: opened,
+            has_digests,
+            segments_left: segments,
+            next_block: 0,
+        })
     }
 
     /// In ascending order. `None`: there are no more.
     pub fn next_segment(&mut self) -> Result<Option<Segment>, Unusable> {
         if self.segments_left == 0 {
+            if std::mem::take(&mut self.has_digests) {
+                self.read_digests()?;
+            }
             let is_at_end = self.file.read(&mut [0]).map_err(|_| Unusable)? == 0;
             return if is_at_end { Ok(None) } else { Err(Unusable) };
         }
@@ -127,13 +145,42 @@ impl Sums {
         let mut body = vec![0; count as usize * 4 + 4];
         self.file.read_exact(&mut body).map_err(|_| Unusable)?;
         let (body, own) = body.split_at(count as usize * 4);
-        if number_32(own, 0) != segment_sum(&self.stamp, &head, body) {
+        if number_32(own, 0) != part_sum(&self.stamp, &head, body) {
             return Err(Unusable);
         }
         let sums = body.chunks_exact(4).map(|sum| number_32(sum, 0)).collect();
         self.segments_left -= 1;
         self.next_block = first + u64::from(count);
         Ok(Some(Segment { first, sums }))
+    }
+
+    fn read_digests(&mut self) -> Result<(), Unusable> {
+        let mut count = [0; 4];
+        self.file.read_exact(&mut count).map_err(|_| Unusable)?;
+        let digests = number_32(&count, 0) as usize;
+        if digests > ChecksumKind::ALL.len() {
+            return Err(Unusable);
+        }
+        let mut body = vec![0; digests * DIGEST_BYTES + 4];
+        self.file.read_exact(&mut body).map_err(|_| Unusable)?;
+        let (body, own) = body.split_at(digests * DIGEST_BYTES);
+        if number_32(own, 0) != part_sum(&self.stamp, &count, body) {
+            return Err(Unusable);
+        }
+        self.digests =
+            body.chunks_exact(DIGEST_BYTES).map(decode_digest).collect::<Option<_>>().ok_or(Unusable)?;
+        Ok(())
+    }
+
+    /// Replaces the digests. All else stays as it is on the disk.
+    pub fn set_digests(&self, root: BorrowedFd<'_>, digests: &[Checksum]) -> io::Result<()> {
+        let unusable = |_: Unusable| io::Error::other("block sums cannot be read");
+        let mut stored = Sums::open(root, self.stamp.file).ok_or(Unusable).map_err(unusable)?;
+        let mut new = NewSums::create(root, stored.stamp)?;
+        while let Some(segment) = stored.next_segment().map_err(unusable)? {
+            (segment.first..).zip(&segment.sums).try_for_each(|(block, sum)| new.push(block, *sum))?;
+        }
+        new.finish(stored.generation, digests)
     }
 
     /// All of them were found right: they are of this generation now. In one sector, so that a crash leaves one or the other.
@@ -143,9 +190,9 @@ impl Sums {
         let file = File::from(openat(root, path, flags, Mode::empty())?);
         let mut header = [0; HEADER_BYTES];
         file.read_exact_at(&mut header, 0)?;
-        match decode_header(&header) {
-            Some((stamp, _, segments)) if stamp == self.stamp => {
-                file.write_all_at(&encode_header(&stamp, generation, segments), 0)
+        match Header::decode(&header) {
+            Some(header) if header.stamp == self.stamp => {
+                file.write_all_at(&Header { generation, ..header }.encode(), 0)
             }
             _ => Ok(()),
         }
@@ -208,13 +255,22 @@ impl<'a> NewSums<'a> {
         self.segments += 1;
         self.file.write_all(&head)?;
         self.file.write_all(&body)?;
-        self.file.write_all(&segment_sum(&self.stamp, &head, &body).to_be_bytes())
+        self.file.write_all(&part_sum(&self.stamp, &head, &body).to_be_bytes())
     }
 
-    pub fn finish(mut self, generation: u64) -> io::Result<()> {
+    /// `digests`: of the whole replica, each kind once.
+    pub fn finish(mut self, generation: u64, digests: &[Checksum]) -> io::Result<()> {
         self.flush_segment()?;
+        let (stamp, segments, has_digests) = (self.stamp, self.segments, !digests.is_empty());
+        if has_digests {
+            let count = u32::try_from(digests.len()).expect("there are four kinds").to_be_bytes();
+            let body: Vec<u8> = digests.iter().flat_map(encode_digest).collect();
+            self.file.write_all(&count)?;
+            self.file.write_all(&body)?;
+            self.file.write_all(&part_sum(&stamp, &count, &body).to_be_bytes())?;
+        }
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&encode_header(&self.stamp, generation, self.segments))?;
+        self.file.write_all(&Header { stamp, generation, segments, has_digests }.encode())?;
         self.file.flush()?;
         let [.., path] = ReplicaPlace::of(self.stamp.file).sums_paths();
         renameat(self.root, unfinished(&path), self.root, &path)?;
@@ -236,7 +292,8 @@ fn unfinished(path: &str) -> String {
     format!("{path}.new")
 }
 
-fn segment_sum(stamp: &Stamp, head: &[u8], body: &[u8]) -> u32 {
+/// Of a segment or of the digests.
+fn part_sum(stamp: &Stamp, head: &[u8], body: &[u8]) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(&stamp.encode());
     digest.update(head);
@@ -244,34 +301,69 @@ fn segment_sum(stamp: &Stamp, head: &[u8], body: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-fn encode_header(stamp: &Stamp, generation: u64, segments: u64) -> [u8; HEADER_BYTES] {
-    let mut bytes = [0; HEADER_BYTES];
-    bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_be_bytes());
-    bytes[12..16].copy_from_slice(&CRC_32C.to_be_bytes());
-    bytes[16..20].copy_from_slice(&(BLOCK_BYTES as u32).to_be_bytes());
-    bytes[20..52].copy_from_slice(&stamp.encode());
-    bytes[52..60].copy_from_slice(&generation.to_be_bytes());
-    bytes[60..68].copy_from_slice(&segments.to_be_bytes());
-    let own = sum(&bytes[..68]);
-    bytes[68..].copy_from_slice(&own.to_be_bytes());
+fn number_of(kind: ChecksumKind) -> u32 {
+    match kind {
+        ChecksumKind::Adler32 => 1,
+        ChecksumKind::Crc32c => 2,
+        ChecksumKind::Md5 => 3,
+        ChecksumKind::Sha256 => 4,
+    }
+}
+
+fn encode_digest(digest: &Checksum) -> [u8; DIGEST_BYTES] {
+    let mut bytes = [0; DIGEST_BYTES];
+    bytes[..4].copy_from_slice(&number_of(digest.kind()).to_be_bytes());
+    bytes[4..4 + digest.value().len()].copy_from_slice(digest.value());
     bytes
 }
 
-fn decode_header(bytes: &[u8; HEADER_BYTES]) -> Option<(Stamp, u64, u64)> {
-    let is_known = bytes[..8] == *MAGIC
-        && number_32(bytes, 8) == VERSION
-        && number_32(bytes, 12) == CRC_32C
-        && u64::from(number_32(bytes, 16)) == BLOCK_BYTES
-        && number_32(bytes, 68) == sum(&bytes[..68]);
-    let stamp = Stamp {
-        file: FileId(number(bytes, 20)),
-        birth: Birth(number_32(bytes, 28)),
-        length: number(bytes, 32),
-        modified_s: number(bytes, 40).cast_signed(),
-        modified_ns: number_32(bytes, 48),
-    };
-    is_known.then(|| (stamp, number(bytes, 52), number(bytes, 60)))
+fn decode_digest(bytes: &[u8]) -> Option<Checksum> {
+    let number = number_32(bytes, 0);
+    let kind = ChecksumKind::ALL.into_iter().find(|kind| number_of(*kind) == number)?;
+    Checksum::new(kind, &bytes[4..4 + kind.value_bytes()])
+}
+
+struct Header {
+    stamp: Stamp,
+    generation: u64,
+    segments: u64,
+    has_digests: bool,
+}
+
+impl Header {
+    fn encode(&self) -> [u8; HEADER_BYTES] {
+        let version = if self.has_digests { VERSION_WITH_DIGESTS } else { VERSION };
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&version.to_be_bytes());
+        bytes[12..16].copy_from_slice(&CRC_32C.to_be_bytes());
+        bytes[16..20].copy_from_slice(&(BLOCK_BYTES as u32).to_be_bytes());
+        bytes[20..52].copy_from_slice(&self.stamp.encode());
+        bytes[52..60].copy_from_slice(&self.generation.to_be_bytes());
+        bytes[60..68].copy_from_slice(&self.segments.to_be_bytes());
+        let own = sum(&bytes[..68]);
+        bytes[68..].copy_from_slice(&own.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let version = number_32(bytes, 8);
+        let is_known = bytes[..8] == *MAGIC
+            && matches!(version, VERSION | VERSION_WITH_DIGESTS)
+            && number_32(bytes, 12) == CRC_32C
+            && u64::from(number_32(bytes, 16)) == BLOCK_BYTES
+            && number_32(bytes, 68) == sum(&bytes[..68]);
+        let stamp = Stamp {
+            file: FileId(number(bytes, 20)),
+            birth: Birth(number_32(bytes, 28)),
+            length: number(bytes, 32),
+            modified_s: number(bytes, 40).cast_signed(),
+            modified_ns: number_32(bytes, 48),
+        };
+        let (generation, segments) = (number(bytes, 52), number(bytes, 60));
+        let has_digests = version == VERSION_WITH_DIGESTS;
+        is_known.then_some(Header { stamp, generation, segments, has_digests })
+    }
 }
 
 fn number(bytes: &[u8], at: usize) -> u64 {
@@ -313,9 +405,19 @@ mod tests {
         }
 
         fn make(&self, blocks: impl Iterator<Item = u64>) {
+            self.make_with(blocks, &[]);
+        }
+
+        fn make_with(&self, blocks: impl Iterator<Item = u64>, digests: &[Checksum]) {
             let mut new = NewSums::create(self.root.as_fd(), stamp()).unwrap();
             blocks.for_each(|block| new.push(block, block as u32 ^ 0xa5a5).unwrap());
-            new.finish(3).unwrap();
+            new.finish(3, digests).unwrap();
+        }
+
+        fn digests(&self) -> Vec<Checksum> {
+            let mut sums = Sums::open(self.root.as_fd(), FILE).unwrap();
+            while sums.next_segment().unwrap().is_some() {}
+            sums.digests
         }
 
         fn read(&self) -> Result<Vec<u64>, Unusable> {
@@ -359,10 +461,30 @@ mod tests {
         assert_eq!(place.read(), Ok((0..5).collect()));
     }
 
+    fn digests(bytes: &[u8]) -> Vec<Checksum> {
+        let mut sums = api::Sums::new(ChecksumKind::ALL);
+        sums.update(bytes);
+        sums.finish()
+    }
+
+    #[test]
+    fn digests_read_back_and_can_be_replaced() {
+        let (place, all) = (PoolDirectory::new(), digests(b"a"));
+        place.make_with(3..9, &all);
+        assert_eq!((place.read(), place.digests()), (Ok((3..9).collect()), all.clone()));
+        let sums = Sums::open(place.root.as_fd(), FILE).unwrap();
+        for digests in [&all[2..], &[], &all[..1]] {
+            sums.set_digests(place.root.as_fd(), digests).unwrap();
+            assert_eq!((place.read(), place.digests()), (Ok((3..9).collect()), digests.to_vec()));
+        }
+        sums.confirm(place.root.as_fd(), 3).unwrap();
+        assert_eq!(place.digests(), all[..1]);
+    }
+
     #[test]
     fn any_byte_that_changed_and_any_cut_makes_sums_unusable() {
         let place = PoolDirectory::new();
-        place.make([0, 1, 7].into_iter());
+        place.make_with([0, 1, 7].into_iter(), &digests(b"b"));
         let whole = std::fs::read(place.path()).unwrap();
         for at in 0..whole.len() {
             let mut changed = whole.clone();
@@ -381,7 +503,8 @@ mod tests {
         let place = PoolDirectory::new();
         place.make(0..3);
         let whole = std::fs::read(place.path()).unwrap();
-        let other = encode_header(&Stamp { modified_ns: 10, ..stamp() }, 3, 1);
+        let stamp = Stamp { modified_ns: 10, ..stamp() };
+        let other = Header { stamp, generation: 3, segments: 1, has_digests: false }.encode();
         std::fs::write(place.path(), [&other[..], &whole[HEADER_BYTES..]].concat()).unwrap();
         let mut sums = Sums::open(place.root.as_fd(), FILE).unwrap();
         assert_eq!(sums.next_segment(), Err(Unusable));

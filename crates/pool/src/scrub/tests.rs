@@ -541,4 +541,5 @@ async fn a_damaged_replica_with_a_block_that_cannot_be_read_stays_damaged() {
     assert!(bad[0].is_damaged && bad[0].offsets == [0], "{bad:?}");
 }
 
+mod digests;
 mod reads;

@@ -39,6 +39,7 @@ pub fn config(dir: &Path) -> Config {
         io: forebay_pool::IoPolicy::default(),
         journal: JournalPlace::Off,
         gather: forebay_pool::GatherPolicy::Auto,
+        digests: vec![types::ChecksumKind::Adler32],
         random: Arc::new(Chance),
     }
 }

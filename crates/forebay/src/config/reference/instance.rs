@@ -1,6 +1,6 @@
 //! Keys of the instance, its pools, its ticket keys, its namespace and its log.
 
-use super::{Key, choice, key, number};
+use super::{Key, choice, key, list, number};
 
 pub const TOP: &[Key] = &[
     key("data", "\"./forebay-data\"", "path", "Data directory of the instance: namespace, pools and keys."),
@@ -81,6 +81,13 @@ pub const POOLS: &[Key] = &[
         "Delayed allocation: small unstable writes that come out of order stay in memory for about a second, 64 MiB for each \
          pool at most. They go to their files in pieces of up to 1 MiB. auto: on XFS, where each of them would become an extent \
          of its file.",
+    ),
+    list(
+        "pools.digests",
+        "[\"adler32\"]",
+        &["adler32", "crc32c", "md5", "sha-256"],
+        "Digests of whole files that scrubs make, store with the block sums, and compare. Each kind costs a scrub the time to \
+         compute it. []: block sums only.",
     ),
     number(
         "pools.scrub_every_days",

@@ -13,6 +13,8 @@ use crate::control::{self, Request};
 use crate::output::{self, counted};
 use crate::pools::number;
 
+use super::names_of;
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ScrubStatus {
     /// `pool-0`.
@@ -26,6 +28,9 @@ pub struct ScrubStatus {
     pub bad_replicas: u64,
     /// Of reads and copies that were compared with block sums since the start.
     pub verified_bytes: u64,
+    /// Kinds of digests of whole files that scrubs make and compare.
+    #[serde(default)]
+    pub digests: Vec<String>,
 }
 
 pub fn run(arguments: &ScrubArguments) -> Result<ExitCode> {
@@ -48,6 +53,7 @@ impl ScrubStatus {
             due_s: report.due_s,
             bad_replicas: report.bad.len() as u64,
             verified_bytes: report.verified_bytes,
+            digests: names_of(&report.digests),
         }
     }
 
@@ -69,6 +75,8 @@ impl ScrubStatus {
         let due = self.due_s.map_or_else(|| "never".to_owned(), |due_s| at(due_s).to_string());
         text += &format!("next scrub by itself: {due}\n");
         text += &format!("replicas with bad blocks: {}\n", self.bad_replicas);
+        let digests = if self.digests.is_empty() { "none".to_owned() } else { self.digests.join(", ") };
+        text += &format!("digests of whole files: {digests}\n");
         text += &format!("compared in reads and copies: {}\n", Size(self.verified_bytes));
         text
     }
@@ -77,6 +85,7 @@ impl ScrubStatus {
 #[cfg(test)]
 mod tests {
     use pool::ScrubTotals;
+    use types::ChecksumKind;
 
     use super::*;
 
@@ -87,6 +96,7 @@ mod tests {
             last: Some(CompleteScrub { begun_s: 60, ended_s: 120, totals }),
             interrupted: Some(1),
             due_s: Some(86_400),
+            digests: vec![ChecksumKind::Md5, ChecksumKind::Sha256],
             ..ScrubReport::default()
         };
         let expected = "pool-1: no scrub runs\n\
@@ -94,6 +104,7 @@ mod tests {
                         interrupted scrub: the next one continues behind 1 replica\n\
                         next scrub by itself: 1970-01-02T00:00:00Z\n\
                         replicas with bad blocks: 0\n\
+                        digests of whole files: md5, sha-256\n\
                         compared in reads and copies: 0 B\n";
         assert_eq!(ScrubStatus::new(PoolId(1), report).text(), expected);
         let text = ScrubStatus::new(PoolId(1), ScrubReport::default()).text();
