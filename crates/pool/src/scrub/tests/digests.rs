@@ -81,7 +81,8 @@ async fn a_digest_of_a_kind_that_is_not_configured_is_kept_and_not_compared() {
 async fn digests_of_more_kinds_are_made_of_replicas_that_have_sums() {
     use ChecksumKind::{Adler32, Md5, Sha256};
     let dir = tempfile::tempdir().unwrap();
-    let steps: [(&[ChecksumKind], (u64, u64), &[ChecksumKind]); 4] = [
+    type Step<'a> = (&'a [ChecksumKind], (u64, u64), &'a [ChecksumKind]);
+    let steps: [Step<'_>; 4] = [
         (&[], (0, 0), &[]),
         (&[Adler32, Sha256], (0, 1), &[Adler32, Sha256]),
         (&[Md5], (0, 1), &[Adler32, Md5, Sha256]),
@@ -116,7 +117,7 @@ async fn after_a_crash_of_the_system_a_digest_that_differs_proves_nothing_and_is
     let record = dir.path().join(record::FILE_NAME);
     let mount = mount_of(File::open(dir.path()).unwrap().as_fd());
     let text = fs::read_to_string(&record).unwrap();
-    fs::write(&record, text.replace(&mount, "another boot")).unwrap();
+    fs::write(&record, text.replace(mount.as_deref().unwrap(), "another boot")).unwrap();
     let running = pool_with(&dir, &[ChecksumKind::Md5]);
     let watch = Watch::default();
     let totals = scrub(&running, &watch);
