@@ -83,15 +83,19 @@ impl Replica {
     /// Of a loaded replica. Blocks.
     pub fn load_sums(self: &Arc<Replica>, shared: &PoolParts) {
         let made = self.compared.made.load(Ordering::Acquire);
-        let stamp = self.file.open().and_then(|file| self.stamp(file).ok());
-        let generation = shared.scrubbing.generation();
-        let sums = stamp.and_then(|stamp| BlockSums::load(shared.store.root(), &stamp, generation));
-        let sums = sums.map(Arc::new);
+        let sums = self.find_sums(shared);
         if self.keep_found(sums.clone(), made)
             && let Some(sums) = sums
         {
             shared.scrubbing.in_memory().note(self, &sums);
         }
+    }
+
+    /// In the pool's directory. `None`: there are none of the bytes as they are now.
+    fn find_sums(&self, shared: &PoolParts) -> Option<Arc<BlockSums>> {
+        let stamp = self.stamp(self.file.open()?).ok()?;
+        let generation = shared.scrubbing.generation();
+        BlockSums::load(shared.store.root(), &stamp, generation).map(Arc::new)
     }
 
     /// `made`: as it was before they were looked for. Sums that a scrub has made since are still to be looked for.
@@ -155,7 +159,9 @@ impl Replica {
     /// In place of bytes that do not agree: the same, if the replica was written; bytes that agree; or an error. Blocks.
     /// `PoolError::Busy`: another reader does it. Threads for data do not queue for a verdict.
     pub fn reread(&self, shared: &PoolParts, read: ReadData, offset: u64) -> Result<ReadData, PoolError> {
-        let (Some(sums), Some(file)) = (self.sums(), self.file.open()) else { return Ok(read) };
+        // They may have left memory since the bytes were compared.
+        let sums = self.sums().or_else(|| self.find_sums(shared));
+        let (Some(sums), Some(file)) = (sums, self.file.open()) else { return Ok(read) };
         let differing = sums.differing(&read.data, offset);
         if differing.is_empty() {
             return Ok(read);

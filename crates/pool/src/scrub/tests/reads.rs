@@ -144,6 +144,19 @@ async fn bytes_that_may_come_from_memory_mark_no_replica_and_are_not_served() {
     assert_eq!(running.scrub_report().bad.len(), 1);
 }
 
+/// The wrong bytes were served.
+#[tokio::test]
+async fn sums_that_leave_memory_after_a_difference_are_looked_at_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = scrubbed(&dir, 2).await;
+    let good = reader(&running).await.read_at(0, BLOCK as u32).await.unwrap().data;
+    let inner = running.table().find(FileId(1)).unwrap();
+    let wrong = [&[good[0] ^ 1], &good[1..]].concat();
+    assert!(!inner.agrees(running.parts(), &wrong, 0));
+    inner.evict_sums(Instant::now());
+    assert_eq!(inner.reread(running.parts(), read_data(wrong), 0).unwrap().data, good);
+}
+
 #[tokio::test]
 async fn a_difference_from_sums_of_before_a_crash_is_no_reason_to_refuse_a_read() {
     let dir = tempfile::tempdir().unwrap();
