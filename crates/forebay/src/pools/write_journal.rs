@@ -49,10 +49,10 @@ impl WriteJournal {
             syncs => format!(" ({:.1} a sync)", self.records as f64 / syncs as f64),
         };
         let (written, used) = (Size(self.record_bytes), Size(self.used_bytes));
-        let files = counted(self.files, "file", "files");
-        let (refused, followed, room) = (self.refused, self.written_back, Size(self.room_bytes));
+        let synced = counted(self.written_back, "file", "files");
+        let (refused, to_sync, room) = (self.refused, self.files, Size(self.room_bytes));
         format!(
-            "{failed}{records} in {syncs}{each}, {written}; {refused} refused; {followed} files synced, {files} to sync, \
+            "{failed}{records} in {syncs}{each}, {written}; {refused} refused; {synced} synced, {to_sync} to sync, \
              {used} of {room} in use"
         )
     }
