@@ -119,6 +119,24 @@ async fn a_disk_that_became_read_only_takes_no_new_files_says_why_and_goes_on_to
     }
 }
 
+/// Each such operation tells that it waits, and goes on once the sender is dropped.
+fn slow_down(
+    pool: &LocalPool,
+    file: u64,
+    operation: Operation,
+) -> (tokio::sync::mpsc::UnboundedReceiver<()>, mpsc::Sender<()>) {
+    let (waits, waiting) = tokio::sync::mpsc::unbounded_channel();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let goes_on = Mutex::new(goes_on);
+    let gate = move || {
+        let _ = waits.send(());
+        let _ = goes_on.lock().unwrap().recv();
+        Ok(())
+    };
+    pool.shared.store.faults.set(FileId(file), operation, Some(gate));
+    (waiting, go_on)
+}
+
 #[tokio::test]
 async fn a_slow_write_or_sync_of_one_file_keeps_no_other_file_waiting() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,15 +145,7 @@ async fn a_slow_write_or_sync_of_one_file_keeps_no_other_file_waiting() {
             // Nobody may write it meanwhile.
             let file = 10 + operation as u64;
             let there = replica(&pool, file).await;
-            let (waits, mut waiting) = tokio::sync::mpsc::unbounded_channel();
-            let (go_on, goes_on) = mpsc::channel::<()>();
-            let goes_on = Mutex::new(goes_on);
-            let gate = move || {
-                let _ = waits.send(());
-                let _ = goes_on.lock().unwrap().recv();
-                Ok(())
-            };
-            pool.shared.store.faults.set(FileId(file), operation, Some(gate));
+            let (mut waiting, go_on) = slow_down(&pool, file, operation);
             let writing = Arc::clone(&there);
             let slow = tokio::spawn(async move {
                 write(&writing, 0, Stability::Unstable).await?;
@@ -158,16 +168,8 @@ async fn many_commits_of_a_slow_file_keep_no_other_file_waiting() {
     let dir = tempfile::tempdir().unwrap();
     for pool in pools(&dir) {
         let there = replica(&pool, 30).await;
-        let (waits, mut waiting) = tokio::sync::mpsc::unbounded_channel();
-        let (go_on, goes_on) = mpsc::channel::<()>();
-        let goes_on = Mutex::new(goes_on);
-        let gate = move || {
-            let _ = waits.send(());
-            let _ = goes_on.lock().unwrap().recv();
-            Ok(())
-        };
         write(&there, 0, Stability::Unstable).await.unwrap();
-        pool.shared.store.faults.set(FileId(30), Operation::Sync, Some(gate));
+        let (mut waiting, go_on) = slow_down(&pool, 30, Operation::Sync);
         let commit = || {
             let replica = Arc::clone(&there);
             tokio::spawn(async move { replica.sync().await.map(drop) })
