@@ -21,6 +21,7 @@ use crate::aligned::AlignedBuffers;
 use crate::capabilities::DirectAlignment;
 use crate::ran::Ran;
 use crate::read::Wanted;
+use crate::read::read_all;
 use crate::write::{OFFSET_MAX, write_all};
 
 /// A write from memory that is not aligned is copied and sent in pieces of this size at most.
@@ -165,18 +166,6 @@ impl DirectIo {
 /// Not for these bytes, or not for this file: encrypted, compressed, journalled data.
 fn is_refused(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOTBLK | Errno::OPNOTSUPP)
-}
-
-/// Fewer bytes than there is room for: the file ends.
-fn read_all(file: BorrowedFd<'_>, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut filled = 0;
-    while filled < into.len() {
-        match retry_on_intr(|| pread(file, &mut into[filled..], offset + filled as u64))? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    Ok(filled)
 }
 
 #[cfg(test)]

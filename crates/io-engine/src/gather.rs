@@ -97,8 +97,8 @@ pub struct Piece {
 #[derive(Debug, Default)]
 pub struct Take {
     pub flushes: Vec<Flush>,
-    /// Flushes that others have taken. If there are any, take again after they were told: newer bytes may stand behind
-    /// them.
+    /// Flushes in flight of the same bytes: none, if the owner locks whole extents. If there are any, take again after they
+    /// were told.
     pub behind: Vec<FlushId>,
 }
 
@@ -240,9 +240,10 @@ impl Gather {
         let is_wanted = |this: &Gather, position: u64, about: &About| {
             about.first_write < mark.0 && about.fragments.overlap(this.clip(position, range))
         };
-        let open = self.open.iter().filter(|(at, extent)| is_wanted(self, **at, &extent.about));
+        let open = self.open.range(self.positions(range));
+        let open = open.filter(|(at, extent)| is_wanted(self, **at, &extent.about));
         let wanted: Vec<u64> = open.map(|(position, _)| *position).collect();
-        let flights = self.in_flight.iter().filter(|(position, flight)| {
+        let flights = self.in_flight.range(self.positions(range)).filter(|(position, flight)| {
             wanted.binary_search(position).is_ok() || is_wanted(self, **position, &flight.about)
         });
         let behind = flights.map(|(_, flight)| flight.id).collect();

@@ -47,6 +47,6 @@ pub use file::{Readable, Syncable, Writable};
 pub use file_io::{FileIo, Recorded};
 pub use queue::QueueLoad;
 pub use ran::Ran;
-pub use read::READ_BYTES_MAX;
+pub use read::{READ_BYTES_MAX, read_all};
 pub use sync::SyncGate;
 pub use system_files::SystemFiles;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::ReadData;
 use bytes::{BufMut, Bytes, BytesMut};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, pread, retry_on_intr};
 
 use crate::buffer::{Buffer, Buffers};
 use crate::data_path::Pages;
@@ -17,6 +17,18 @@ use crate::mode::Residency;
 
 /// A read may always give less than was asked for; more than this it never does.
 pub const READ_BYTES_MAX: u32 = 4 << 20;
+
+/// Through the page cache. Fewer bytes than there is room for: the file ends.
+pub fn read_all(file: BorrowedFd<'_>, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match retry_on_intr(|| pread(file, &mut into[filled..], offset + filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
 
 /// State common to the reads of one file system.
 pub struct Reader {

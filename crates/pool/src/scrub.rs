@@ -39,7 +39,7 @@ use crate::local::LocalPool;
 use crate::parts::PoolParts;
 use crate::replicas::Replicas;
 
-pub use self::blocks::{DiskReader, read_all};
+pub use self::blocks::DiskReader;
 pub use self::examine::{Finding as ScrubFinding, FindingKind as ScrubFindingKind};
 pub use self::known::{BlockSums, Differing};
 pub use self::record::{BadReplica, CompleteScrub, ScrubTotals};
@@ -372,7 +372,6 @@ impl Scrubbing {
             shared,
             cancel,
             watch,
-            done: AtomicU64::new(position.totals.read_bytes),
             pace: Mutex::new((Pace::new(request.bytes_per_s), shared.requests())),
         };
         let totals = walk.run(replicas, position, generation).inspect_err(|stopped| {
@@ -409,8 +408,6 @@ struct Walk<'a> {
     shared: &'a PoolParts,
     cancel: &'a Cancel,
     watch: &'a dyn ScrubWatch,
-    /// Bytes read, also by the interrupted scrub before.
-    done: AtomicU64,
     /// With the requests of others at the last step. Only the scrub's thread takes it.
     pace: Mutex<(Pace, u64)>,
 }
@@ -462,7 +459,7 @@ impl Walk<'_> {
                 let DigestCounts { verified, made } = std::mem::take(&mut examiner.digests);
                 position.totals.digests_verified += verified;
                 position.totals.digests_made += made;
-                position.totals.read_bytes = self.done.load(Ordering::Relaxed);
+                position.totals.read_bytes = self.scrubbing.done_bytes.value();
                 if newly_damaged >= NEWLY_DAMAGED_MAX {
                     self.scrubbing.change(self.shared, |record| record.position = Some(position));
                     let reason = format!(
@@ -534,9 +531,8 @@ impl Walk<'_> {
 
     fn step(&self, bytes: u64) -> Result<(), Halt> {
         self.scrubbing.read_bytes.add(bytes);
-        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.scrubbing.done_bytes.set(done);
-        self.watch.advance(done);
+        self.scrubbing.done_bytes.add(bytes);
+        self.watch.advance(self.scrubbing.done_bytes.value());
         self.wait(bytes)
     }
 

@@ -351,6 +351,14 @@ pub fn look_at(file: BorrowedFd<'_>) -> Result<Extent, Errno> {
     Ok(extent(&fstat(file)?))
 }
 
+/// Through the page cache. Fewer bytes at the end of the file.
+pub fn read_up_to(file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut data = vec![0; length];
+    let filled = io_engine::read_all(file, &mut data, offset)?;
+    data.truncate(filled);
+    Ok(data)
+}
+
 fn extent(stat: &rustix::fs::Stat) -> Extent {
     // The kernel gives neither negative; blocks are of 512 bytes whatever the file system's are.
     let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);

@@ -4,13 +4,13 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use api::PoolError;
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::Errno;
 use types::ByteRange;
 
 use super::{Recorded, Replica};
 use crate::journal::Waiter;
 use crate::parts::PoolParts;
-use crate::store::look_at;
+use crate::store::{look_at, read_up_to};
 
 /// Of a COMMIT for another one of the same file.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -78,17 +78,10 @@ impl Replica {
     ) -> Result<Vec<u8>, PoolError> {
         let _range = self.lock(shared, range.offset(), range.length())?;
         // At most what a record takes, so it fits.
-        let mut bytes = vec![0; range.length() as usize];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let at = range.offset() + filled as u64;
-            let read = retry_on_intr(|| pread(file, &mut bytes[filled..], at));
-            match read.map_err(|errno| shared.failure("read data", errno))? {
-                // The file is shorter than what was written to it.
-                0 => return Err(shared.failure("read data", Errno::IO)),
-                read => filled += read,
-            }
-        }
-        Ok(bytes)
+        let length = range.length() as usize;
+        let failed = |errno| shared.failure("read data", errno);
+        let bytes = read_up_to(file, range.offset(), length).map_err(failed)?;
+        // Otherwise the file is shorter than what was written to it.
+        if bytes.len() == length { Ok(bytes) } else { Err(failed(Errno::IO)) }
     }
 }

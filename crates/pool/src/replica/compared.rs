@@ -18,7 +18,8 @@ use rustix::io::Errno;
 
 use super::Replica;
 use crate::parts::PoolParts;
-use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp, read_all};
+use crate::scrub::{BLOCK_BYTES, BlockSums, Differing, DiskReader, Stamp};
+use crate::store::read_up_to;
 
 /// Sums that had to leave memory are not loaded again for this time: files that are read in turn would load them each time.
 const EVICTED: Duration = Duration::from_secs(30);
@@ -255,7 +256,7 @@ impl Replica {
         // Advice only.
         let _ = fadvise(file, offset, length, Advice::DontNeed);
         let failed = |errno| shared.failure("read data", errno);
-        let again = read_all(file, offset, read.data.len()).map_err(failed)?;
+        let again = read_up_to(file, offset, read.data.len()).map_err(failed)?;
         let is_good = again.len() == read.data.len() && sums.compare(&again, offset).is_ok();
         if !is_good && !sums.stamp.is_of(&self.stamp(file).map_err(failed)?) {
             // Since the verdict.
@@ -315,7 +316,7 @@ impl Replica {
         let mut offset = data.next_multiple_of(BLOCK_BYTES);
         while offset < hole {
             let chunk_end = (offset + CHUNK_BYTES).min(hole.next_multiple_of(BLOCK_BYTES)).min(end);
-            let bytes = read_all(file, offset, (chunk_end - offset) as usize)
+            let bytes = read_up_to(file, offset, (chunk_end - offset) as usize)
                 .map_err(|errno| shared.failure("read data", errno))?;
             if bytes.is_empty() {
                 break;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: an extent is flushed under the lock of its whole range, so one flush of it runs at a time, and under
 //! `ordering`, so none lands behind a truncation. A change of a range of the file past the gathered writes first flushes
-//! those of the range, under the same lock. A reader of the file puts them over its bytes, or flushes first.
+//! those of the range, under the same lock; those of a range that is freed are forgotten. A reader of the file puts them over its bytes, or flushes first.
 //!
 //! A flush counts as a change of the file once its bytes are in the page cache ([`Replica::note_change`]); until then
 //! `is_empty` is false, which keeps the replica from being given up and COMMIT from having nothing to do.
@@ -15,9 +15,9 @@ use bytes::Bytes;
 use io_engine::gather::{Budget, Bypass, Failure, Flush, FlushId, Gather, Mark, Runs, Together, Verdict};
 use io_engine::range::COPY_BYTES_MAX;
 use io_engine::range_lock::RangeGuard;
-use io_engine::{READ_BYTES_MAX, pool_error};
+use io_engine::{READ_BYTES_MAX, pool_error, read_all};
 use parking_lot::Mutex;
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use types::{ByteRange, FileId, Timestamp};
 
@@ -57,10 +57,7 @@ impl Gathered {
 
     /// Whether there are gathered bytes in the range.
     fn overlap(&self, range: ByteRange) -> bool {
-        self.state().is_some_and(|state| {
-            let gather = &state.lock().gather;
-            !gather.is_empty() && !gather.extents(range, gather.mark()).is_empty()
-        })
+        self.state().is_some_and(|state| state.lock().gather.first(range).is_some())
     }
 
     /// The length that readers see, if that of the file is `file_bytes`.
@@ -102,9 +99,9 @@ impl Drop for Untold<'_> {
     }
 }
 
-/// The lock of a replica while its extents are flushed.
+/// `ordering` while extents are flushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ordering {
+enum FlushLock {
     Held,
     /// Taken for each: a truncation waits for one extent, and reads and writes that wait behind it, too.
     ByExtent,
@@ -163,7 +160,7 @@ impl Replica {
             (verdict, ready)
         };
         // The bytes are in memory whatever comes of it; COMMIT returns a failure.
-        let _ = self.flush_extents(shared, &ready, None, Ordering::Held);
+        let _ = self.flush_extents(shared, &ready, None, FlushLock::Held);
         match verdict {
             Verdict::Gathered { .. } => true,
             Verdict::Bypassed(reason) => {
@@ -177,26 +174,21 @@ impl Replica {
 
     /// Brings every write so far to the file. Not to be called with `ordering` held.
     pub fn flush(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state, Ordering::ByExtent))
+        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state, FlushLock::ByExtent))
     }
 
     /// The same, under `ordering`.
     pub(super) fn flush_ordered(&self, shared: &PoolParts) -> Result<(), PoolError> {
-        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state, Ordering::Held))
+        self.gathered.state().map_or(Ok(()), |state| self.flush_all(shared, state, FlushLock::Held))
     }
 
-    fn flush_all(
-        &self,
-        shared: &PoolParts,
-        state: &Mutex<State>,
-        ordering: Ordering,
-    ) -> Result<(), PoolError> {
+    fn flush_all(&self, shared: &PoolParts, state: &Mutex<State>, lock: FlushLock) -> Result<(), PoolError> {
         let (extents, mark) = {
             let gather = &state.lock().gather;
             let mark = gather.mark();
             (gather.extents(ByteRange::ALL, mark), mark)
         };
-        self.flush_extents(shared, &extents, Some(mark), ordering)?;
+        self.flush_extents(shared, &extents, Some(mark), lock)?;
         // Of an extent that another thread has tried meanwhile.
         match state.lock().gather.failure() {
             None => Ok(()),
@@ -208,7 +200,7 @@ impl Replica {
     pub fn flush_opened_until(&self, shared: &PoolParts, opened: Instant) -> Result<(), PoolError> {
         let Some(state) = self.gathered.state() else { return Ok(()) };
         let extents = state.lock().gather.extents_opened_until(opened);
-        self.flush_extents(shared, &extents, None, Ordering::ByExtent)
+        self.flush_extents(shared, &extents, None, FlushLock::ByExtent)
     }
 
     /// All of them, also after a failure.
@@ -217,12 +209,12 @@ impl Replica {
         shared: &PoolParts,
         extents: &[ByteRange],
         mark: Option<Mark>,
-        ordering: Ordering,
+        lock: FlushLock,
     ) -> Result<(), PoolError> {
         let mut outcome = Ok(());
         let mut together = Together::default();
         for extent in extents {
-            let _ordering = (ordering == Ordering::ByExtent).then(|| self.ordering.read());
+            let _ordering = (lock == FlushLock::ByExtent).then(|| self.ordering.read());
             let locked = self.lock(shared, extent.offset(), extent.length());
             let flushed = locked.and_then(|_range| self.flush_locked(shared, *extent, mark, &mut together));
             outcome = outcome.and(flushed);
@@ -381,14 +373,7 @@ impl Replica {
         let bytes = size.saturating_sub(offset).min(wanted.map_or(0, ByteRange::length));
         // At most READ_BYTES_MAX, so it fits.
         let mut data = vec![0; bytes as usize];
-        let mut filled = 0;
-        while filled < data.len() {
-            let at = offset + filled as u64;
-            match retry_on_intr(|| pread(file, &mut data[filled..], at)).map_err(failed)? {
-                0 => break,
-                read => filled += read,
-            }
-        }
+        read_all(file, &mut data, offset).map_err(failed)?;
         overlay.apply(offset, &mut data);
         let end = offset.saturating_add(if bytes == 0 { u64::from(length) } else { bytes });
         shared.counters.read_bytes.add(bytes);

@@ -13,10 +13,11 @@ use io_engine::reopen::reopen_direct;
 use io_engine::residency::count_pages;
 use io_engine::uncached::{UncachedIo, WINDOW_BYTES};
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, retry_on_intr};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use types::ByteRange;
 
 use super::sums::BLOCK_BYTES;
+use crate::store::read_up_to;
 
 /// Read at once.
 pub const CHUNK_BLOCKS: u64 = 16;
@@ -82,7 +83,7 @@ impl BlockReader {
         }
         let resident = || count_pages(file, range).map(|counts| counts.resident);
         let were_dropped = resident() == Ok(0);
-        let data = Bytes::from(read_all(file, range.offset(), range.length() as usize)?);
+        let data = Bytes::from(read_up_to(file, range.offset(), range.length() as usize)?);
         // A file system whose pages are not counted has none, even now.
         let is_of_the_disk = were_dropped && resident().is_ok_and(|resident| resident > 0);
         drop_pages()?;
@@ -108,20 +109,6 @@ impl DiskReader {
     pub fn read(&self, block: u64) -> Result<Option<Bytes>, Errno> {
         self.reader.read_disk(&self.open, block)
     }
-}
-
-/// Through the page cache. Fewer bytes at the end of the file.
-pub fn read_all(file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
-    let mut data = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match retry_on_intr(|| pread(file, &mut data[filled..], offset + filled as u64))? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    data.truncate(filled);
-    Ok(data)
 }
 
 /// The first run of blocks within `[from, end)` that have data, as the file system says. `None`: all of it is a hole.
