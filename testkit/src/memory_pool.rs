@@ -123,12 +123,12 @@ impl MemoryPool {
         Arc::new(MemoryReplica::new(self.clone(), ticket))
     }
 
-    /// The descriptions that the pool keeps, by id.
     /// From now on writers of these files contend, and of no others.
     pub fn set_contended(&self, files: &[FileId]) {
         self.state().contended = files.to_vec();
     }
 
+    /// The descriptions that the pool keeps, by id.
     pub fn descriptions(&self) -> Vec<Description> {
         self.state().descriptions.values().cloned().collect()
     }

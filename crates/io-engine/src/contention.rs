@@ -1,6 +1,6 @@
 //! Whether holders contend for the pages of a file.
 //!
-//! After FAST '24: a file is contended once `conflicts_min` conflicts fall into a sliding window. A conflict is a request
+//! After FAST '24: a file is contended once `conflicts_min` conflicts fall into a sliding window. A conflict is a write
 //! that waited for the range of another one. The memory is constant: the conflicts of the window are counted in slots.
 
 use std::time::{Duration, Instant};

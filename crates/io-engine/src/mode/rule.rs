@@ -15,7 +15,7 @@ use super::{Decision, Mode, Reason};
 /// | the policy is one mode | that one, or the next that is possible | `forced` |
 /// | a read has `hot_percent` of its range in the page cache | buffered | `hot-read` |
 /// | shorter than `small_bytes` | buffered | `small` |
-/// | the range is dirty, the file contended, the request large | direct | `dirty-contended` |
+/// | the range is dirty, the file contended, and this is a large write | direct | `dirty-contended` |
 /// | the range is dirty | buffered | `dirty-pages` |
 /// | the file is contended, and this is a write | direct | `contended` |
 /// | memory is tight | uncached, or direct if large | `memory-tight` |

@@ -41,11 +41,8 @@ fn try_open(dir: &Path, journal: JournalPlace) -> Result<Arc<LocalPool>, OpenErr
     LocalPool::open(Config { journal, random, open_files_max: 64, ..config(dir) })
 }
 
-/// A pool whose disk keeps what was synced.
 fn open(dir: &Path) -> Arc<LocalPool> {
-    let pool = try_open(dir, JournalPlace::Pool).unwrap();
-    *pool.parts().store.faults.on_disk.lock() = Some(HashMap::new());
-    pool
+    open_gathering(dir, GatherPolicy::Auto)
 }
 
 async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
@@ -549,6 +546,7 @@ fn count(pool: &LocalPool, gathered: &mut u64, records: &mut u64) {
     *records += io.journal.map_or(0, |journal| journal.records);
 }
 
+/// A pool whose disk keeps what was synced.
 fn open_gathering(dir: &Path, gather: GatherPolicy) -> Arc<LocalPool> {
     let random = Arc::new(Chance);
     let config = Config { journal: JournalPlace::Pool, gather, random, open_files_max: 64, ..config(dir) };
@@ -583,7 +581,11 @@ fn on_disk_as_it_is(pool: &LocalPool, dir: &Path) {
 fn outlive_power_cuts(gather: GatherPolicy, unit: u64, before: impl Fn() -> Vec<Step>) -> (u64, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (gathered, records) = (Cell::new(0), Cell::new(0));
-    let mut runner = TestRunner::new(ProptestConfig { cases: 24, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 24,
+        source_file: Some(file!()),
+        ..ProptestConfig::default()
+    });
     let steps = prop::collection::vec(step(), 1..40);
     let ran = runner.run(&steps, |steps| {
         let steps: Vec<Step> = before().into_iter().chain(steps).collect();

@@ -8,8 +8,9 @@ use types::{Checksum, ChecksumKind};
 
 use super::sums::BLOCK_BYTES;
 
-/// Of all holes of a replica. The digests of so many zeros take about a second at most.
+/// Of all holes of a replica: a hole of any length costs no disk, but its zeros are summed.
 const HOLE_BYTES_MAX: u64 = 256 << 20;
+static ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 
 /// Counts of one scrub, in replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,10 +55,9 @@ impl Digesting {
             return self.give_up();
         };
         self.hole_bytes = hole_bytes;
-        let zeros = [0; BLOCK_BYTES as usize];
         while self.next < end {
             let length = BLOCK_BYTES.min(end - self.next);
-            sums.update(&zeros[..length as usize]);
+            sums.update(&ZEROS[..length as usize]);
             self.next += length;
         }
     }

@@ -100,9 +100,9 @@ mod injected {
         /// Bytes that are read for a verdict may be those of the page cache.
         pub hide_disk: AtomicBool,
         /// Run by the next read for a verdict.
-        pub in_next_verdict: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+        pub in_next_verdict: Mutex<Option<Hook>>,
         /// Run by the next sync while it waits for the disk.
-        pub in_next_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+        pub in_next_sync: Mutex<Option<Hook>>,
         /// Each replica as of its last sync: all that a power cut leaves.
         pub on_disk: Mutex<Option<HashMap<FileId, OnDisk>>>,
         pub fail_journal: AtomicBool,
@@ -113,13 +113,22 @@ mod injected {
         /// Of the next flush.
         pub panic_in_flush: AtomicBool,
         /// Run by the next truncation, between the cut of the file and that of gathered writes.
-        pub in_next_cut: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+        pub in_next_cut: Mutex<Option<Hook>>,
     }
 
     pub struct OnDisk {
         pub bytes: Vec<u8>,
         /// As of the last sync of more than data.
         pub label: Label,
+    }
+
+    type Hook = Box<dyn FnOnce() + Send>;
+
+    fn run_next(hook: &Mutex<Option<Hook>>) {
+        let run = hook.lock().take();
+        if let Some(run) = run {
+            run();
+        }
     }
 
     impl Faults {
@@ -155,10 +164,7 @@ mod injected {
         }
 
         pub fn of_sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-            let wait = self.in_next_sync.lock().take();
-            if let Some(wait) = wait {
-                wait();
-            }
+            run_next(&self.in_next_sync);
             self.of_write_back(file)
         }
 
@@ -209,10 +215,7 @@ mod injected {
         }
 
         pub fn in_cut(&self) {
-            let run = self.in_next_cut.lock().take();
-            if let Some(run) = run {
-                run();
-            }
+            run_next(&self.in_next_cut);
         }
 
         pub fn of_blocks(&self, first: u64, count: u64) -> Result<(), Errno> {
@@ -220,11 +223,9 @@ mod injected {
             if is_bad { Err(Errno::IO) } else { Ok(()) }
         }
 
+        /// In each verdict, so it runs the hook of verdicts as well.
         pub fn hides_disk(&self) -> bool {
-            let run = self.in_next_verdict.lock().take();
-            if let Some(run) = run {
-                run();
-            }
+            run_next(&self.in_next_verdict);
             self.hide_disk.load(Ordering::SeqCst)
         }
     }

@@ -175,7 +175,6 @@ async fn a_commit_does_not_record_bytes_of_which_the_disk_has_lost_some() {
         assert!(matches!(committed, Err(PoolError::Io { .. })), "{committed:?}");
     }
     assert_eq!(pool.io().journal.unwrap().records, before);
-    cut_power(pool);
 }
 
 #[tokio::test]
