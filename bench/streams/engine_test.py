@@ -1,5 +1,6 @@
 """Checks of what `bench/engine` computes, without a server: `bench/engine --self-test`."""
 import os, tempfile, types, unittest
+from unittest import mock
 
 from . import grid, jobs, limits, phases, report, shapes, sides, workloads
 
@@ -105,7 +106,10 @@ class Shapes(unittest.TestCase):
                 with open(path, "wb") as f:
                     f.write(bytes(count))
             self.assertIsNone(shapes.extents([small, place]))
-            self.assertIn(type(shapes.extents([small, large])), (int, type(None)))
+            answer = types.SimpleNamespace(stdout="%s: 3 extents found\n" % large)
+            with mock.patch.object(shapes.shutil, "which", return_value="filefrag"), mock.patch.object(shapes.subprocess, "run", return_value=answer) as run:
+                self.assertEqual(shapes.extents([small, large]), 3)
+            self.assertEqual(run.call_args.args[0], ["filefrag", large])
 
 
 class Grid(unittest.TestCase):

@@ -48,11 +48,11 @@ def write(file, records, between=lambda count: None):
     send(file)
 
 
-def read(name, size=SIZE):
+def read(name):
     """Past the cache of this client."""
     file = os.open(name, os.O_RDONLY | os.O_DIRECT)
     buffer, found = mmap.mmap(-1, 1 << 20), bytearray()
-    while len(found) < size:
+    while len(found) < SIZE:
         n = os.preadv(file, [buffer], len(found))
         if n == 0:
             break

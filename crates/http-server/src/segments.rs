@@ -36,11 +36,7 @@ impl Segments {
     }
 
     pub fn copy(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len();
-        if self.small.capacity() - self.small.len() < bytes.len() {
-            self.small.reserve(bytes.len().max(4 << 10));
-        }
-        self.small.extend_from_slice(bytes);
+        self.append(bytes.len(), |small| small.extend_from_slice(bytes));
     }
 
     /// As `copy`, of what `put` appends: at most `room` bytes, for which there is room at once.

@@ -149,11 +149,7 @@ impl Http {
             bail!("http.certificate and http.key go together: give both or none");
         }
         self.parsed_plain_networks()?;
-        for name in &self.checksums {
-            if types::ChecksumKind::by_name(name).is_none() {
-                bail!("http.checksums has {name:?}; known are adler32, crc32c, md5 and sha-256");
-            }
-        }
+        super::check_checksums("http.checksums", &self.checksums)?;
         for (key, value) in [
             ("connections_max", self.connections_max),
             ("locks_max", self.locks_max),

@@ -4,6 +4,8 @@ use pool::{RequestCpu, ResidencyBytes};
 use serde::{Deserialize, Serialize};
 use types::display::Size;
 
+use super::times::nanoseconds;
+
 /// The CPU time of requests of one kind in one mode. Short ones are measured by samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCpu {
@@ -78,7 +80,7 @@ impl From<&RequestCpu> for KindCpu {
             kind: request.kind.label().to_owned(),
             mode: request.mode.label().to_owned(),
             bytes: request.cpu.bytes,
-            cpu_ns: u64::try_from(request.cpu.time.as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns: nanoseconds(request.cpu.time),
         }
     }
 }

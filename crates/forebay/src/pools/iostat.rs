@@ -14,7 +14,7 @@ use types::display::Size;
 use super::costs::{KindCpu, Residency, seconds_per_gb};
 use super::gathered::Gathered;
 use super::number;
-use super::times::Times;
+use super::times::{Times, nanoseconds};
 use super::write_journal::WriteJournal;
 use crate::cli::IostatArguments;
 use crate::control::{self, Request};
@@ -251,7 +251,7 @@ impl Lane {
             waiting,
             waiting_max,
             waits: Times::new(waits),
-            cpu_ns: u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns: nanoseconds(cpu),
         }
     }
 }

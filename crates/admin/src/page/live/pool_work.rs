@@ -142,7 +142,7 @@ fn journals(out: &mut Html, journals: &[JournalView]) {
             ("Syncs", true),
             ("Records a sync", true),
             ("Refused", true),
-            ("Files to follow", true),
+            ("Files to sync", true),
             ("In use", false),
         ],
         empty: "No pool has a write journal.",
