@@ -26,6 +26,7 @@ pub enum Floor {
 /// Every crate of the workspace, by its name without the `forebay-` prefix.
 pub const FLOORS: &[(&str, Floor)] = &[
     ("types", Floor::Ground),
+    ("aligned", Floor::Ground),
     ("der", Floor::Ground),
     ("xdr", Floor::Ground),
     ("xdr-derive", Floor::Ground),

@@ -61,6 +61,7 @@ impl Direct {
             claimed: Claimed::User(Identity::new(uid, uid, &[])),
             principal: Principal::sys(uid),
             flavor: Some(Flavor::Sys),
+            record_address: arguments.as_ptr().addr(),
         };
         let segments = self.door.engine.run(caller, arguments, None).await.ok()?;
         Some(segments.concat().into())

@@ -100,6 +100,7 @@ impl DataServer {
             return Err(NfsStat4::Stale);
         }
         let replica = self.open(compound).await?;
+        compound.caller.has_written(&args.data.0, args.offset);
         let wanted = stability(args.stable);
         if count == 0 {
             return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });

@@ -8,6 +8,8 @@
 mod connection;
 mod flight;
 mod gss;
+mod intake;
+mod long_record;
 mod places;
 mod program;
 mod room;
@@ -16,9 +18,8 @@ mod rpc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use oncrpc::RecordReader;
-use tokio::io::{AsyncReadExt, Interest};
+use bytes::Bytes;
+use tokio::io::Interest;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -33,6 +34,7 @@ pub(crate) use flight::CallPlace;
 pub use flight::Flight;
 pub(crate) use program::{Caller, GarbageArguments, Program};
 
+use intake::Intake;
 use places::{ConnectionPlace, Places};
 
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +69,6 @@ impl TransportLimits {
     }
 }
 
-/// Linux sends every request in one fragment; others may cut them.
-const FRAGMENTS_MAX: u32 = 1024;
-const READ_BYTES: usize = 64 << 10;
 const UNSERVED_SILENCE: Duration = Duration::from_secs(5);
 /// A connection that a session uses is looked at again after so many times the silence of others.
 const USED_SILENCES: u32 = 10;
@@ -128,17 +127,16 @@ async fn converse<P: Program>(
     (limits, flight): (TransportLimits, Arc<Flight>),
     mut stop: watch::Receiver<bool>,
 ) {
-    let Ok((connection, mut reader)) = open(stream, limits) else { return };
+    let Ok((connection, reader)) = open(stream, limits) else { return };
     // The address does not change while the connection lives; its exports seldom do.
     let mut exports_version = program.exports_version();
     let mut view = admit(&*program, &connection);
     let (address, calls) = (connection.peer().ip(), Arc::new(Semaphore::new(limits.calls_max)));
-    let mut records = RecordReader::new(limits.record_bytes_max, FRAGMENTS_MAX);
-    let mut buffer = BytesMut::new();
+    let mut intake = Intake::new(reader, limits.record_bytes_max, flight.memory());
     let (mut began, mut reserved) = (None, None);
     'connection: while !*stop.borrow() {
         loop {
-            let record = match records.feed(&mut buffer) {
+            let record = match intake.next() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
                 Err(error) => {
@@ -146,11 +144,12 @@ async fn converse<P: Program>(
                     break 'connection;
                 }
             };
-            let bytes = record.len();
+            let bytes = intake.memory_of(&record);
             let Some(call) = rpc::route(&connection, record) else { break 'connection };
             let Some(call) = call else { continue };
             // A call is answered or its connection is gone: the place is free again when the reply is written.
-            let place = flight.place(address, bytes, &calls, is_over(&reader, &connection, &stop)).await;
+            let place =
+                flight.place(address, bytes, &calls, is_over(intake.socket(), &connection, &stop)).await;
             let Some(place) = place else { break 'connection };
             (began, reserved) = (None, None);
             if program.exports_version() != exports_version {
@@ -160,15 +159,16 @@ async fn converse<P: Program>(
             tokio::spawn(answer(Arc::clone(&program), Arc::clone(&connection), view.clone(), call, place));
         }
         // The connection's own time does not run while it waits for others.
-        if reserved.is_none() && records.expected() > READ_BYTES {
-            reserved =
-                flight.receive(address, records.expected(), is_over(&reader, &connection, &stop)).await;
+        if reserved.is_none()
+            && let Some(bytes) = intake.long_bytes()
+        {
+            reserved = flight.receive(address, bytes, is_over(intake.socket(), &connection, &stop)).await;
             if reserved.is_none() {
                 break;
             }
             began = None;
         }
-        let is_between = records.is_between_records() && buffer.is_empty();
+        let is_between = intake.is_between_records();
         if !admitted.is_served() && connection.is_vouched_for() {
             admitted.serve();
         }
@@ -177,9 +177,8 @@ async fn converse<P: Program>(
         } else {
             *began.get_or_insert_with(|| Instant::now() + limits.patience)
         };
-        let reading = read(&mut reader, &mut buffer, &records);
         tokio::select! {
-            is_read = reading => if !is_read { break },
+            is_read = intake.read(&connection) => if !is_read { break },
             () = connection.closed() => break,
             () = sleep_until(deadline), if !is_between => break,
             () = unused(&*program, &connection, &calls, limits, deadline), if is_between => break,
@@ -223,12 +222,6 @@ fn open(stream: TcpStream, limits: TransportLimits) -> std::io::Result<(Arc<Conn
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
     let (reader, writer) = stream.into_split();
     Ok((Connection::new(peer, local, writer, limits.patience), reader))
-}
-
-/// Reads what there is. False: the connection is over.
-async fn read(reader: &mut OwnedReadHalf, buffer: &mut BytesMut, records: &RecordReader) -> bool {
-    buffer.reserve(records.wanted().max(READ_BYTES));
-    matches!(reader.read_buf(buffer).await, Ok(count) if count > 0)
 }
 
 /// Ready when the connection is closed at either end, or all are to stop; for the time in which it is not read.

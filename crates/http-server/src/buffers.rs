@@ -1,52 +1,44 @@
-//! Buffers for request bodies that come back when the last reader of their bytes drops them: a fresh megabyte costs
-//! 256 page faults, about as much as filling it from a socket.
+//! Buffers for request bodies, which come back when the last reader of their bytes drops them.
+//!
+//! A byte lies in memory as it lies in its body, modulo the alignment of direct I/O: a body that becomes a file from its
+//! beginning goes to the disk from here without a copy.
 
 use std::sync::Arc;
 
+use aligned::{AlignedBuffer, AlignedBuffers};
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::budget::{Account, Charge};
 
 /// Every body begins with this much, so that many slow uploads cost little memory; fast ones grow by fours, and are charged
 /// for it.
 pub(crate) const SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
+const ALIGNMENT_BYTES: usize = 4096;
 
 pub(crate) struct Buffers {
-    kept_bytes_max: usize,
-    free: Mutex<Free>,
-}
-
-#[derive(Default)]
-struct Free {
-    bytes: usize,
-    by_size: [Vec<Vec<u8>>; SIZES.len()],
+    memory: Arc<AlignedBuffers>,
 }
 
 impl Buffers {
-    pub fn new(kept_bytes_max: usize) -> Arc<Buffers> {
-        Arc::new(Buffers { kept_bytes_max, free: Mutex::default() })
+    pub fn new(kept_bytes_max: usize) -> Buffers {
+        Buffers { memory: AlignedBuffers::new(ALIGNMENT_BYTES, kept_bytes_max) }
     }
 
-    /// An empty buffer with room for `SIZES[size]` bytes, or for the least of them where there is no memory for so many.
-    pub fn take(self: &Arc<Buffers>, size: usize, account: &Arc<Account>) -> Buffer {
+    /// An empty buffer with room for `SIZES[size]` bytes, or for the least of them where there is no memory for so many. Its
+    /// first byte has the place `position` in its body.
+    pub fn take(&self, size: usize, account: &Arc<Account>, position: u64) -> Buffer {
         let charge = if size > 0 { account.take_whole(None, SIZES[size]) } else { None };
         let size = if charge.is_some() { size } else { 0 };
-        let bytes = {
-            let mut free = self.free.lock();
-            let bytes = free.by_size[size].pop();
-            free.bytes -= bytes.as_ref().map_or(0, |_| SIZES[size]);
-            bytes
-        };
-        let bytes = bytes.unwrap_or_else(|| Vec::with_capacity(SIZES[size]));
-        Buffer { bytes, size, home: Arc::clone(self), charge }
+        let start = (position % ALIGNMENT_BYTES as u64) as usize;
+        Buffer { memory: self.memory.take(start + SIZES[size]), start, filled: start, charge }
     }
 }
 
 pub(crate) struct Buffer {
-    pub bytes: Vec<u8>,
-    size: usize,
-    home: Arc<Buffers>,
+    memory: AlignedBuffer,
+    start: usize,
+    /// The end of the bytes that are there.
+    filled: usize,
     /// Of a buffer that is larger than the least.
     charge: Option<Charge>,
 }
@@ -57,8 +49,31 @@ impl Buffer {
         self.charge.as_ref().map_or(0, Charge::bytes)
     }
 
+    pub fn len(&self) -> usize {
+        self.filled - self.start
+    }
+
     pub fn room(&self) -> usize {
-        SIZES[self.size] - self.bytes.len()
+        self.memory.bytes().len() - self.filled
+    }
+
+    /// As much of `data` as there is room for.
+    pub fn append(&mut self, data: &[u8]) -> usize {
+        let part = data.len().min(self.room());
+        self.unfilled()[..part].copy_from_slice(&data[..part]);
+        self.filled += part;
+        part
+    }
+
+    /// Its content is arbitrary.
+    pub fn unfilled(&mut self) -> &mut [u8] {
+        &mut self.memory.bytes_mut()[self.filled..]
+    }
+
+    /// So many bytes of `unfilled` are there.
+    pub fn advance(&mut self, count: usize) {
+        assert!(count <= self.room(), "there was room for what came");
+        self.filled += count;
     }
 
     pub fn freeze(self) -> Bytes {
@@ -68,18 +83,7 @@ impl Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        let mut free = self.home.free.lock();
-        if free.bytes + SIZES[self.size] <= self.home.kept_bytes_max {
-            self.bytes.clear();
-            free.bytes += SIZES[self.size];
-            free.by_size[self.size].push(std::mem::take(&mut self.bytes));
-        }
+        &self.memory.bytes()[self.start..self.filled]
     }
 }
 
@@ -97,36 +101,49 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_when_its_last_slice_is_gone() {
         let (buffers, account) = (Buffers::new(1 << 20), account(0));
-        let mut buffer = buffers.take(0, &account);
-        buffer.bytes.extend_from_slice(b"secret");
-        let place = buffer.bytes.as_ptr();
+        let mut buffer = buffers.take(0, &account, 0);
+        assert_eq!(buffer.append(b"secret"), 6);
         let frozen = buffer.freeze();
+        let place = frozen.as_ptr();
         let slice = frozen.slice(1..3);
         drop(frozen);
-        assert_ne!(buffers.take(0, &account).bytes.as_ptr(), place);
+        assert_ne!(buffers.take(0, &account, 0).unfilled().as_ptr(), place);
         drop(slice);
-        let again: Vec<_> = (0..2).map(|_| buffers.take(0, &account)).collect();
-        assert!(again.iter().any(|buffer| buffer.bytes.as_ptr() == place && buffer.bytes.is_empty()));
+        let mut again: Vec<_> = (0..2).map(|_| buffers.take(0, &account, 0)).collect();
+        assert!(again.iter_mut().any(|buffer| buffer.unfilled().as_ptr() == place && buffer.len() == 0));
+    }
+
+    #[test]
+    fn bytes_lie_in_memory_as_in_their_body() {
+        let (buffers, account) = (Buffers::new(1 << 20), account(4 << 20));
+        for (size, position) in [(0, 0), (0, 77), (2, 77), (1, 4095), (2, (5 << 30) + 1)] {
+            let mut buffer = buffers.take(size, &account, position);
+            assert_eq!(buffer.room(), SIZES[size]);
+            assert_eq!(buffer.unfilled().as_ptr().addr() as u64 % 4096, position % 4096);
+            let data = vec![7; SIZES[size] + 1];
+            assert_eq!(buffer.append(&data), SIZES[size], "up to its end");
+            assert_eq!((buffer.room(), buffer.len()), (0, SIZES[size]));
+            assert_eq!(buffer.freeze(), &data[1..]);
+        }
     }
 
     #[test]
     fn free_body_buffers_are_bounded() {
         let (buffers, account) = (Buffers::new(3 << 20), account(1 << 30));
-        drop((0..20).map(|_| buffers.take(2, &account)).collect::<Vec<_>>());
-        drop(buffers.take(0, &account));
-        assert_eq!(buffers.free.lock().bytes, 3 << 20);
-        drop(buffers.take(2, &account));
-        assert_eq!(buffers.free.lock().bytes, 3 << 20);
+        drop((0..20).map(|_| buffers.take(2, &account, 0)).collect::<Vec<_>>());
+        drop(buffers.take(0, &account, 0));
+        let kept = buffers.memory.kept_bytes();
+        assert!((2 << 20..=3 << 20).contains(&kept), "{kept}");
     }
 
     #[test]
     fn where_there_is_no_memory_for_a_large_buffer_it_is_a_small_one() {
         let (buffers, account) = (Buffers::new(0), account(4 << 20));
-        let taken: Vec<_> = (0..9).map(|_| buffers.take(2, &account)).collect();
+        let taken: Vec<_> = (0..9).map(|_| buffers.take(2, &account, 0)).collect();
         let large = taken.iter().filter(|buffer| buffer.room() == SIZES[2]).count();
         assert_eq!((large, taken.len()), (2, 9), "of one address, half of what is free");
         assert!(taken[2..].iter().all(|buffer| buffer.room() == SIZES[0]));
         drop(taken);
-        assert_eq!(buffers.take(2, &account).room(), SIZES[2]);
+        assert_eq!(buffers.take(2, &account, 0).room(), SIZES[2]);
     }
 }

@@ -7,7 +7,7 @@ use crate::buffers::Buffers;
 
 pub(crate) struct Intake {
     pub limits: Limits,
-    pub buffers: Arc<Buffers>,
+    pub buffers: Buffers,
 }
 
 impl Intake {

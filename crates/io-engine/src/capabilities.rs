@@ -11,9 +11,9 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, StatxFlags, fstatfs, statx};
 use rustix::io::{Errno, pread, preadv2, pwrite, pwritev2};
 use serde::{Deserialize, Serialize};
 
-use crate::aligned::{AlignedBuffer, AlignedBuffers};
 use crate::reopen::reopen_direct;
 use crate::uncached::DONTCACHE;
+use aligned::{AlignedBuffer, AlignedBuffers};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {

@@ -18,7 +18,6 @@ use rustix::param::page_size;
 use types::ByteRange;
 
 use crate::Ran;
-use crate::aligned::AlignedBuffers;
 use crate::capabilities::Capabilities;
 use crate::counters::{DecisionCounts, DecisionSnapshot, ResidencyBytes, ResidencyCounts};
 use crate::cpu::{CpuCounts, CpuTimer};
@@ -36,6 +35,7 @@ use crate::readahead::{Advising, PoolReadAhead, ReadAheadCounts, ReadAheadLimits
 use crate::residency::count_pages;
 use crate::uncached::{UncachedIo, WINDOW_BYTES};
 use crate::write::{OFFSET_MAX, write_all};
+use aligned::AlignedBuffers;
 
 /// Of free aligned buffers.
 const KEPT_BYTES_MAX: usize = 32 << 20;

@@ -17,12 +17,12 @@ use api::ReadData;
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::param::page_size;
 
-use crate::aligned::AlignedBuffers;
 use crate::capabilities::DirectAlignment;
 use crate::ran::Ran;
 use crate::read::Wanted;
 use crate::read::read_all;
 use crate::write::{OFFSET_MAX, write_all};
+use aligned::AlignedBuffers;
 
 /// A write from memory that is not aligned is copied and sent in pieces of this size at most.
 const COPIED_BYTES: usize = 1 << 20;

@@ -9,7 +9,6 @@
 //! `readahead` follows streams of buffered reads and has the kernel fetch what comes next. `gather` is the rule of delayed
 //! allocation, which the owner of a file applies.
 
-pub mod aligned;
 mod buffer;
 pub mod calibration;
 pub mod capabilities;

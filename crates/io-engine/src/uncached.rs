@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2, retry_on_intr};
 use types::ByteRange;
 
-use crate::aligned::AlignedBuffers;
 use crate::ran::Ran;
 use crate::read::Wanted;
 use crate::write::OFFSET_MAX;
+use aligned::AlignedBuffers;
 
 /// rustix has no name for it.
 pub(crate) const DONTCACHE: ReadWriteFlags =

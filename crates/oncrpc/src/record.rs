@@ -82,11 +82,28 @@ impl RecordReader {
     /// Length of the record that has begun once it is complete, as far as is known: a record in several fragments may
     /// become as long as records may be. Zero between records.
     pub fn expected(&self) -> usize {
-        match self.current {
-            Some(Fragment { len, last: true }) if self.fragments == 0 => len,
-            None if self.fragments == 0 => 0,
-            _ => self.bytes_max,
+        match self.whole() {
+            Some(len) => len,
+            None if self.is_between_records() => 0,
+            None => self.bytes_max,
         }
+    }
+
+    /// Length of the record that has begun, if one fragment has all of it and `feed` waits for its content. The transport
+    /// may receive it elsewhere than in the buffer of `feed`, beginning with what is in there, and then calls
+    /// [`received`](Self::received).
+    pub fn whole(&self) -> Option<usize> {
+        match self.current {
+            Some(Fragment { len, last: true }) if self.fragments == 0 => Some(len),
+            _ => None,
+        }
+    }
+
+    /// The record of `whole` has been taken off the stream.
+    pub fn received(&mut self) {
+        debug_assert!(self.whole().is_some(), "it was asked for before");
+        self.current = None;
+        self.wanted = HEADER_LEN;
     }
 
     /// Whether the stream may end here, if the buffer is empty too.

@@ -45,6 +45,7 @@ pub(super) async fn write(
 ) -> Result<Write4ResOk, NfsStat4> {
     let (file, changing) = authorize(compound, clients, args.stateid, Access::WRITE).await?;
     let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
+    compound.caller.has_written(&args.data.0, args.offset);
     let data = (args.offset, args.data.0);
     let (who, stability) = (&compound.identity, stability(args.stable));
     let written = clients.fs.files.write(who, &file, data, stability, changing).await;

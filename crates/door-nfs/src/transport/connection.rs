@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use xdr::{Decoder, Encoder, Xdr};
 
 use super::flight::CallPlace;
+use super::long_record::PayloadPlace;
 
 /// Calls to the client under way on one connection.
 const CALLS_MAX: usize = 64;
@@ -40,6 +41,7 @@ pub(crate) struct Connection {
     next_xid: AtomicU32,
     closing: Notify,
     is_vouched_for: AtomicBool,
+    payload_place: PayloadPlace,
 }
 
 struct Outgoing {
@@ -85,6 +87,7 @@ impl Connection {
             next_xid: AtomicU32::new(1),
             closing: Notify::new(),
             is_vouched_for: AtomicBool::new(false),
+            payload_place: PayloadPlace::default(),
         })
     }
 
@@ -95,6 +98,10 @@ impl Connection {
 
     pub fn is_vouched_for(&self) -> bool {
         self.is_vouched_for.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn payload_place(&self) -> &PayloadPlace {
+        &self.payload_place
     }
 
     pub fn id(&self) -> ConnectionId {

@@ -7,19 +7,25 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use aligned::AlignedBuffers;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::long_record::ALIGNMENT_BYTES;
 use super::room::{Held, Room};
 
 /// A call counts with a reply of this length; one that may be longer is waited for.
 const SHORT_BYTES: usize = 16 << 10;
 /// A reply takes so much beside its own bytes.
 const OVERHEAD_BYTES: usize = 1 << 10;
+/// Memory of records that is kept to be used again, within a quarter of the bound.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
 
 pub struct Flight {
     incoming: Arc<Room>,
     calls: Arc<Room>,
     replies: Arc<Room>,
+    /// Of long records.
+    memory: Arc<AlignedBuffers>,
 }
 
 /// The place of a call among those under way on its connection, and its bytes; given back when it is dropped.
@@ -38,7 +44,13 @@ impl Flight {
     /// So much of each: of records on their way in, of calls under way, and of replies.
     pub fn new(bytes_max: u64) -> Arc<Flight> {
         let [incoming, calls, replies] = std::array::from_fn(|_| Room::new(bytes_max));
-        Arc::new(Flight { incoming, calls, replies })
+        let kept = usize::try_from(KEPT_BYTES_MAX.min(bytes_max / 4)).expect("64 MiB fit");
+        let memory = AlignedBuffers::new(ALIGNMENT_BYTES, kept);
+        Arc::new(Flight { incoming, calls, replies, memory })
+    }
+
+    pub(super) fn memory(&self) -> &Arc<AlignedBuffers> {
+        &self.memory
     }
 
     /// Of calls under way and replies.

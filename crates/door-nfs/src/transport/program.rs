@@ -43,6 +43,15 @@ pub(crate) struct Caller {
     pub principal: Principal,
     /// `None` is AUTH_NONE.
     pub flavor: Option<Flavor>,
+    /// Where the record of the call begins in memory.
+    pub record_address: usize,
+}
+
+impl Caller {
+    /// A WRITE of the call has this payload: the next record of the connection is received so that its payload lies well.
+    pub fn has_written(&self, payload: &[u8], offset: u64) {
+        self.connection.payload_place().learn(self.record_address, payload, offset);
+    }
 }
 
 /// The request could not be decoded as far as its operations: the RPC layer answers GARBAGE_ARGS.

@@ -60,7 +60,8 @@ pub(super) async fn answer<P: Program>(
     };
     let Credential::RpcsecGss(credential) = &header.credential else {
         let who = Who::by_word(&header.credential);
-        let (reply, results) = run(program, connection, view.zip(who), &header, (body, place)).await;
+        let address = record.as_ptr().addr();
+        let (reply, results) = run(program, connection, view.zip(who), &header, (body, address, place)).await;
         return Some(reply_record(&reply, results));
     };
     let Some(kerberos) = program.kerberos() else {
@@ -70,7 +71,8 @@ pub(super) async fn answer<P: Program>(
     match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
         Admission::Call(arguments, protection) => {
             let who = view.map(|view| (view, Who::by_context(&protection)));
-            let (reply, results) = run(program, connection, who, &header, (arguments, place)).await;
+            let (reply, results) =
+                run(program, connection, who, &header, (arguments, record.as_ptr().addr(), place)).await;
             Some(protection.reply(kerberos, reply, results))
         }
         Admission::Answer(reply) => Some(reply),
@@ -85,7 +87,7 @@ async fn run(
     connection: &Arc<Connection>,
     who: Option<(Arc<View>, Who)>,
     header: &CallHeader,
-    (body, place): (Bytes, &mut CallPlace),
+    (body, record_address, place): (Bytes, usize, &mut CallPlace),
 ) -> (ReplyHeader, Vec<Bytes>) {
     let xid = header.xid;
     if header.program != NFS4_PROGRAM {
@@ -100,7 +102,14 @@ async fn run(
             let Some((view, Who { claimed, principal, flavor })) = who else {
                 return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
             };
-            let caller = Caller { connection: Arc::clone(connection), view, claimed, principal, flavor };
+            let caller = Caller {
+                connection: Arc::clone(connection),
+                view,
+                claimed,
+                principal,
+                flavor,
+                record_address,
+            };
             match program.call(caller, body, place).await {
                 Ok(segments) => (ReplyHeader::success(xid), segments),
                 Err(GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 use http_wire::chunked::{Chunked, ChunkedDecoder};
 use http_wire::head::BodyFraming;
 use tokio::io::AsyncReadExt;
@@ -33,6 +33,8 @@ pub(crate) struct Incoming {
     /// Bytes of `100 Continue` still to be written before the body can be expected.
     owed: &'static [u8],
     filling: Option<Buffer>,
+    /// Bytes of the body that were handed on.
+    position: u64,
     /// Chunk data that did not fit into `filling`.
     overflow: Option<Bytes>,
     /// When `filling` was begun.
@@ -79,6 +81,7 @@ impl Incoming {
             rest,
             owed,
             filling: None,
+            position: 0,
             begun: Instant::now(),
             overflow: None,
             size: 0,
@@ -107,14 +110,17 @@ impl Incoming {
         let error = match self.ending.take() {
             Some(error) => error,
             None => match self.next_part(intake).await {
-                Ok(part) => return Ok(part),
+                Ok(part) => {
+                    self.position += part.as_ref().map_or(0, Bytes::len) as u64;
+                    return Ok(part);
+                }
                 Err(error) => error,
             },
         };
         self.rest = Rest::Broken;
         self.overflow = None;
         // A client that resumes a broken upload goes on behind these bytes.
-        match self.filling.take().filter(|buffer| !buffer.bytes.is_empty()) {
+        match self.filling.take().filter(|buffer| buffer.len() > 0) {
             Some(buffer) => {
                 self.ending = Some(error);
                 Ok(Some(buffer.freeze()))
@@ -156,12 +162,12 @@ impl Incoming {
             return Ok(bytes);
         }
         let buffer = self.filling.take().unwrap_or_else(|| self.begin(intake));
-        let goal = (buffer.bytes.len() as u64 + buffer.room() as u64).min(left) as usize;
+        let goal = (buffer.len() as u64 + buffer.room() as u64).min(left) as usize;
         // Kept in `self` while this waits, so that dropping it loses nothing.
         let slot = self.filling.insert(buffer);
         let stream = &mut self.wire.stream;
         // Filled to the end: the fewer hand-overs the less each byte costs, and who publishes a file waits for all of it.
-        while slot.bytes.len() < goal {
+        while slot.len() < goal {
             let filling = poll_fn(|context| poll_fill(stream, slot, goal, context));
             // The time begins anew with every byte.
             match timeout(intake.limits.body_time, filling).await {
@@ -178,7 +184,7 @@ impl Incoming {
 
     fn begin(&mut self, intake: &Intake) -> Buffer {
         self.begun = Instant::now();
-        intake.buffers.take(self.size, &self.account)
+        intake.buffers.take(self.size, &self.account, self.position)
     }
 
     /// The buffer that is being filled, as far as it is full.
@@ -231,9 +237,7 @@ impl Incoming {
             self.filling = Some(self.begin(intake));
         }
         let buffer = self.filling.as_mut()?;
-        let part = data.len().min(buffer.room());
-        buffer.bytes.extend_from_slice(&data[..part]);
-        data.advance(part);
+        data.advance(buffer.append(&data));
         self.overflow = Some(data).filter(|data| !data.is_empty());
         if buffer.room() > 0 { None } else { self.hand_on() }
     }
@@ -257,19 +261,19 @@ fn poll_fill(
     goal: usize,
     context: &mut Context<'_>,
 ) -> Poll<std::io::Result<()>> {
-    let start = buffer.bytes.len();
+    let start = buffer.len();
     loop {
-        let len = buffer.bytes.len();
+        let len = buffer.len();
         if len == goal {
             return Poll::Ready(Ok(()));
         }
-        let mut room = (&mut buffer.bytes).limit(goal - len);
-        let reading = pin!(stream.read_buf(&mut room));
-        match reading.poll(context) {
+        let room = &mut buffer.unfilled()[..goal - len];
+        let reading = pin!(stream.read(room)).poll(context);
+        match reading {
             Poll::Pending if len > start => return Poll::Ready(Ok(())),
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into())),
-            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Ok(count)) => buffer.advance(count),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
         }
     }

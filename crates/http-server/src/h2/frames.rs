@@ -25,6 +25,8 @@ pub(crate) struct Frames {
     pub intake: Arc<Intake>,
     pub account: Arc<Account>,
     filling: Option<Buffer>,
+    /// Bytes of the body that were handed on.
+    position: u64,
     overflow: Option<Bytes>,
     failed: bool,
 }
@@ -80,6 +82,7 @@ impl Frames {
             intake,
             account,
             filling: None,
+            position: 0,
             overflow: None,
             failed: false,
         }
@@ -91,6 +94,7 @@ impl Frames {
         }
         let part = self.gather().await;
         self.failed = part.is_err();
+        self.position += part.iter().flatten().map(|part| part.len() as u64).sum::<u64>();
         part
     }
 
@@ -128,11 +132,9 @@ impl Frames {
     }
 
     fn copy(&mut self, mut data: Bytes) -> Option<Bytes> {
-        let (intake, account) = (&self.intake, &self.account);
-        let buffer = self.filling.get_or_insert_with(|| intake.buffers.take(GATHERED, account));
-        let part = data.len().min(buffer.room());
-        buffer.bytes.extend_from_slice(&data[..part]);
-        data.advance(part);
+        let (intake, account, position) = (&self.intake, &self.account, self.position);
+        let buffer = self.filling.get_or_insert_with(|| intake.buffers.take(GATHERED, account, position));
+        data.advance(buffer.append(&data));
         self.overflow = Some(data).filter(|data| !data.is_empty());
         if buffer.room() > 0 { None } else { self.filling.take().map(Buffer::freeze) }
     }

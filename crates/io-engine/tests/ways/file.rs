@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use aligned::AlignedBuffers;
 use forebay_io_engine::Ran;
-use forebay_io_engine::aligned::AlignedBuffers;
 use forebay_io_engine::capabilities::Capabilities;
 use forebay_io_engine::direct::{DirectFile, DirectIo};
 use forebay_io_engine::reopen::reopen_direct;

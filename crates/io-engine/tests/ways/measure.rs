@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use aligned::AlignedBuffers;
 use forebay_io_engine::Ran;
-use forebay_io_engine::aligned::AlignedBuffers;
 use forebay_io_engine::range_lock::{LockKind, RangeLocks};
 use forebay_io_engine::reopen::reopen_direct;
 use forebay_io_engine::residency::count_pages;

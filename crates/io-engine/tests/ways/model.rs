@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use forebay_io_engine::aligned::{AlignedBuffer, AlignedBuffers};
+use aligned::{AlignedBuffer, AlignedBuffers};
 use forebay_io_engine::capabilities::Capabilities;
 use forebay_io_engine::{Ran, range};
 use proptest::prelude::*;

@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use aligned::AlignedBuffers;
 use bytes::Bytes;
 use io_engine::Ran;
-use io_engine::aligned::AlignedBuffers;
 use io_engine::capabilities::{Capabilities, is_in_memory};
 use io_engine::direct::{DirectFile, DirectIo};
 use io_engine::reopen::reopen_direct;

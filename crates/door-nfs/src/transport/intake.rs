@@ -1,0 +1,86 @@
+//! Takes the records of one connection off its socket: short ones in a buffer, long ones in memory of their own.
+
+use std::sync::Arc;
+
+use aligned::AlignedBuffers;
+use bytes::{Bytes, BytesMut};
+use oncrpc::{RecordError, RecordReader};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+
+use super::Connection;
+use super::long_record::{ALIGNMENT_BYTES, LongRecord};
+
+/// Linux sends every request in one fragment; others may cut them.
+const FRAGMENTS_MAX: u32 = 1024;
+pub(super) const READ_BYTES: usize = 64 << 10;
+
+pub(super) struct Intake {
+    reader: OwnedReadHalf,
+    records: RecordReader,
+    /// Bytes that have come and belong to no long record.
+    buffer: BytesMut,
+    long: Option<LongRecord>,
+    memory: Arc<AlignedBuffers>,
+}
+
+impl Intake {
+    pub fn new(reader: OwnedReadHalf, record_bytes_max: usize, memory: &Arc<AlignedBuffers>) -> Intake {
+        Intake {
+            reader,
+            records: RecordReader::new(record_bytes_max, FRAGMENTS_MAX),
+            buffer: BytesMut::new(),
+            long: None,
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// A record that has come whole. After an error the stream is lost.
+    pub fn next(&mut self) -> Result<Option<Bytes>, RecordError> {
+        if let Some(long) = self.long.take_if(|long| long.is_complete()) {
+            self.records.received();
+            return Ok(Some(long.finish()));
+        }
+        if self.long.is_some() { Ok(None) } else { self.records.feed(&mut self.buffer) }
+    }
+
+    /// Memory that the record that has begun will take, as far as is known, if it is a long one.
+    pub fn long_bytes(&self) -> Option<usize> {
+        let expected = self.records.expected();
+        (expected > READ_BYTES).then(|| self.memory.memory_of(expected + ALIGNMENT_BYTES))
+    }
+
+    /// Memory that a record takes while its call is under way.
+    pub fn memory_of(&self, record: &Bytes) -> usize {
+        if record.len() > READ_BYTES {
+            self.memory.memory_of(record.len() + ALIGNMENT_BYTES)
+        } else {
+            record.len()
+        }
+    }
+
+    pub fn is_between_records(&self) -> bool {
+        self.records.is_between_records() && self.buffer.is_empty()
+    }
+
+    /// Reads what there is. False: the connection is over. Nothing is lost if it is given up.
+    pub async fn read(&mut self, connection: &Connection) -> bool {
+        if self.long.is_none()
+            && let Some(length) = self.records.whole().filter(|length| *length > READ_BYTES)
+        {
+            let place = connection.payload_place();
+            self.long = Some(LongRecord::begin(&self.memory, length, place, &mut self.buffer));
+        }
+        match &mut self.long {
+            Some(long) => long.read(&mut self.reader).await,
+            None => {
+                self.buffer.reserve(self.records.wanted().max(READ_BYTES));
+                matches!(self.reader.read_buf(&mut self.buffer).await, Ok(count) if count > 0)
+            }
+        }
+    }
+
+    pub fn socket(&self) -> &OwnedReadHalf {
+        &self.reader
+    }
+}
