@@ -1,14 +1,17 @@
 //! `forebay-load`: creates, reads or writes as fast as they go, and how long each took, as one line of JSON.
 //!
-//! `nfs`, `crowd`, `stream` and `files` speak NFSv4.1 to a server, `namespace` calls the crate of that name, `sendfile` is the
-//! bound of `stream`. The drivers that start servers, take medians and draw are `bench/create`, `bench/engine` and their
+//! `nfs`, `crowd`, `stream` and `files` speak NFSv4.1 to a server, `engine` opens a pool, `namespace` calls the crate of that
+//! name, `sendfile` is the bound of `stream`. The drivers that start servers, take medians and draw are `bench/create`, `bench/engine` and their
 //! modules.
 
+mod alone;
 mod blocks;
+mod contents;
 mod engine;
 mod nfs;
 mod report;
 mod sendfile;
+mod spread;
 mod table;
 mod throughput;
 
@@ -38,6 +41,8 @@ enum Level {
     Files(nfs::stream::files::Arguments),
     /// The bound of READ: a bare sendfile loop over loopback TCP.
     Sendfile(sendfile::Arguments),
+    /// The pool's I/O engine alone, in this process: reads or writes of replicas, and the sync of these.
+    Engine(alone::Arguments),
     /// The namespace crate alone, without any network.
     Namespace(engine::Arguments),
     /// How long each operation takes in a large namespace that was imported.
@@ -78,6 +83,7 @@ fn main() -> Result<()> {
         Level::Stream(arguments) => serde_json::to_value(nfs::stream::run(&arguments)?)?,
         Level::Files(arguments) => serde_json::to_value(nfs::stream::files::run(&arguments)?)?,
         Level::Sendfile(arguments) => serde_json::to_value(sendfile::run(&arguments)?)?,
+        Level::Engine(arguments) => serde_json::to_value(alone::run(&arguments)?)?,
         Level::Namespace(arguments) => serde_json::to_value(engine::run(&arguments)?)?,
         Level::Table(arguments) => table::run(&arguments)?,
     };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::{Context, Result};
+use rustix::param::clock_ticks_per_second;
 use rustix::time::ClockId;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -118,6 +120,21 @@ fn clock(clock: ClockId) -> Duration {
     Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
 }
 
+/// User and system time of all processes and of the kernel since the start of the machine, in ticks of mostly 10 ms.
+pub fn machine_cpu_time() -> Result<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+    let ticks = busy_ticks(&text).context("/proc/stat does not begin with the times of all CPUs")?;
+    Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+}
+
+/// Of the line of all CPUs: user, nice, system, irq and softirq, without idle, iowait and the time of guests.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let times = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let times = times.map(|ticks| ticks.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let &[user, nice, system, _idle, _iowait, irq, softirq, ..] = times.as_slice() else { return None };
+    Some(user + nice + system + irq + softirq)
+}
+
 /// The value that such a share of the sorted values does not exceed; zero without values.
 pub fn rank<T: Copy + Default>(sorted: &[T], share: f64) -> T {
     let at = (share * sorted.len() as f64).ceil() as usize;
@@ -149,6 +166,16 @@ mod tests {
     fn one_value_is_every_percentile_and_none_are_zero() {
         assert_eq!(of([7]), Summary { mean_us: 7.0, p50_us: 7, p99_us: 7, max_us: 7 });
         assert_eq!(of([]), Summary { mean_us: 0.0, p50_us: 0, p99_us: 0, max_us: 0 });
+    }
+
+    #[test]
+    fn the_machine_is_busy_while_it_is_neither_idle_nor_waits_for_the_disk() {
+        let stat = "cpu  1 20 300 4000 50000 600000 7000000 8 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(7_600_321));
+        for wrong in ["", "cpu0 1 2 3 4 5 6 7", "cpu  1 2 3", "cpu  1 2 x 4 5 6 7"] {
+            assert_eq!(busy_ticks(wrong), None, "{wrong}");
+        }
+        assert!(machine_cpu_time().unwrap() > Duration::ZERO);
     }
 
     #[test]

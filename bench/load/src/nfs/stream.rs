@@ -5,7 +5,6 @@
 //! `transfer` is the loop that is measured, a thread for each stream. `replies` cuts the stream of replies into heads and
 //! data without joining them: the data of READ is thrown away out of the buffer it was received in.
 
-mod contents;
 pub mod files;
 mod mount;
 mod replies;
@@ -23,14 +22,13 @@ use serde::Serialize;
 
 use super::client::SLOT_BITS;
 use super::{components, nonce};
-use crate::blocks::{Blocks, Pattern, Positions};
+use crate::blocks::Pattern;
 use crate::report::{Summary, cpu_time, rounded};
+use crate::spread::{Operation, Spread};
 use crate::throughput::{Measured, Throughput};
 use mount::Mount;
 use target::{Opening, Target};
 use transfer::{Transfer, Work};
-
-const STREAMS_MAX: i64 = 256;
 
 /// Arguments about the server and each request, of `stream` and of `files`.
 #[derive(Args, Clone, Debug)]
@@ -65,32 +63,11 @@ pub struct Arguments {
     /// The file of the first stream, below a directory that is there; the others have PATH.1, PATH.2, ...
     #[arg(long)]
     path: String,
-    #[arg(long, value_enum)]
-    operation: Operation,
-    /// Bytes of each file.
-    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1..))]
-    file_bytes: u64,
-    /// Files, each with a connection and a session of its own.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=STREAMS_MAX))]
-    streams: u32,
-    /// All streams use the file of the first one. Each has its first block behind that of the stream before it.
-    #[arg(long)]
-    shared: bool,
-    /// Each stream of a shared file has a part of it in one piece.
-    #[arg(long, requires = "shared")]
-    segments: bool,
     #[command(flatten)]
-    blocks: Blocks,
+    spread: Spread,
     /// Empties the files before the first WRITE.
     #[arg(long)]
     truncate: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    Read,
-    Write,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -154,11 +131,11 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     targets.into_iter().try_for_each(|target| target.close()?.close())?;
     let (throughput, commits) = Throughput::of(measured, cpu);
     Ok(Report {
-        operation: arguments.operation,
+        operation: arguments.spread.operation,
         through: arguments.way.through,
         slots,
-        block: arguments.blocks.block(),
-        pattern: arguments.blocks.pattern(),
+        block: arguments.spread.blocks.block(),
+        pattern: arguments.spread.blocks.pattern(),
         cpu_s_per_gb: rounded(cpu.as_secs_f64() * 1e9 / throughput.bytes.max(1) as f64),
         throughput,
         commits: commits.len(),
@@ -168,12 +145,13 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
 
 fn open_all(arguments: &Arguments) -> Result<Vec<Target>> {
     let (directory, name) = directory_and_name(&arguments.path)?;
-    let (operation, truncate, file_bytes) = (arguments.operation, arguments.truncate, arguments.file_bytes);
+    let (operation, truncate, file_bytes) =
+        (arguments.spread.operation, arguments.truncate, arguments.spread.file_bytes);
     let opening = Opening { operation, truncate, file_bytes };
     let first = nonce()?;
     let mut targets = Vec::new();
-    for number in 0..arguments.streams {
-        let name = if arguments.shared { name.clone() } else { name_of_stream(&name, number) };
+    for number in 0..arguments.spread.streams {
+        let name = if arguments.spread.shared { name.clone() } else { name_of_stream(&name, number) };
         let mount = Mount::open(&arguments.way, first.wrapping_add(u64::from(number)), &directory)?;
         targets.push(Target::open(mount, &opening, &name)?);
     }
@@ -191,10 +169,10 @@ fn directory_and_name(path: &str) -> Result<(Vec<String>, String)> {
 }
 
 fn stream(arguments: &Arguments, number: usize, target: &mut Target, began: Instant) -> Result<Measured> {
-    let positions = positions(arguments, number as u64)?;
+    let positions = arguments.spread.positions(number as u64)?;
     let work = Work {
-        limit: arguments.blocks.limit(&positions)?,
-        operation: arguments.operation,
+        limit: arguments.spread.blocks.limit(&positions)?,
+        operation: arguments.spread.operation,
         stable: arguments.way.stable.how(),
         commits: arguments.way.commits(),
         verifies: arguments.way.verify,
@@ -202,22 +180,6 @@ fn stream(arguments: &Arguments, number: usize, target: &mut Target, began: Inst
         positions,
     };
     Transfer::new(target, work).run(began)
-}
-
-/// The blocks of one stream.
-fn positions(arguments: &Arguments, number: u64) -> Result<Positions> {
-    let (blocks, end) = (&arguments.blocks, arguments.file_bytes);
-    if !arguments.shared {
-        return blocks.positions(end, number);
-    }
-    if !arguments.segments {
-        return blocks.after(number * u64::from(blocks.block())).positions(end, number);
-    }
-    let streams = u64::from(arguments.streams);
-    let segment_bytes = end.saturating_sub(blocks.offset()) / streams;
-    let is_last = number + 1 == streams;
-    let end = if is_last { end } else { blocks.offset() + (number + 1) * segment_bytes };
-    blocks.after(number * segment_bytes).positions(end, number)
 }
 
 impl Stable {

@@ -13,9 +13,10 @@ use super::super::nonce;
 use super::mount::Mount;
 use super::target::{Opening, Target};
 use super::transfer::{Transfer, Work};
-use super::{Operation, STREAMS_MAX, Through, Way, directory_and_name, name_of_stream};
+use super::{Through, Way, directory_and_name, name_of_stream};
 use crate::blocks::Blocks;
 use crate::report::{Latencies, Summary, cpu_time, rounded};
+use crate::spread::{Operation, STREAMS_MAX};
 use crate::throughput::{Measured, Throughput};
 
 #[derive(Args, Clone, Debug)]

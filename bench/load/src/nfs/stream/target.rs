@@ -14,10 +14,11 @@ use xdr::Opaque;
 
 use super::super::client::put_fh;
 use super::super::wire::Reply;
+use super::Through;
 use super::mount::Mount;
 use super::session::Session;
-use super::{Operation, Through};
 use crate::blocks::Extent;
+use crate::spread::Operation;
 
 /// As much as Linux allows for a layout.
 const LAYOUT_BYTES_MAX: u32 = 4096;

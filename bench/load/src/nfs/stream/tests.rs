@@ -7,6 +7,7 @@ use clap::Parser;
 use serde_json::Value;
 
 use super::*;
+use crate::contents;
 use server::{Behaviour, Role, Servers};
 
 #[derive(Parser)]

@@ -15,8 +15,9 @@ use super::super::wire::Reply;
 use super::replies::{Part, Replies};
 use super::session::Session;
 use super::target::Target;
-use super::{Operation, contents};
 use crate::blocks::{Extent, Limit, Positions};
+use crate::contents;
+use crate::spread::Operation;
 use crate::throughput::{Measured, RECEIVE_BYTES};
 
 /// Well within any lease.

@@ -3,9 +3,10 @@
 use clap::Parser;
 use serde_json::Value;
 
-use super::super::{contents, files};
+use super::super::files;
 use super::server::{Behaviour, Servers};
 use super::{Result, assert_clean};
+use crate::contents;
 
 #[derive(Parser)]
 struct Cli {
