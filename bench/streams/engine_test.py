@@ -2,7 +2,7 @@
 import os, tempfile, types, unittest
 from unittest import mock
 
-from . import grid, jobs, limits, phases, report, shapes, sides, workloads
+from . import alone, grid, jobs, limits, phases, report, shapes, sides, workloads
 
 FOUND = {"cpu_s": 0.5, "machine_cpu_s": 2.0, "bytes": 2 * 10**9, "operations": 1000, "mb_s": 800.0, "operations_s": 400.0, "p50_us": 1, "p99_us": 2, "max_us": 3}
 
@@ -136,8 +136,101 @@ class Grid(unittest.TestCase):
         self.assertEqual(set(paths.values()), {"grid-new-1", "grid-new-16", "grid-file-1", "grid-file-16"})
 
 
+class FakeEngine(alone.Engine):
+    """Notes what forebay-load is told."""
+
+    def __init__(self):
+        super().__init__("/nowhere", "direct")
+        self.runs, self.steps = [], []
+
+    def run(self, options):
+        self.runs.append(options)
+        self.steps.append("run")
+        return dict(FOUND, cpu_s=0, decisions=[{"bytes": 1}]), 0.5
+
+    def files(self):
+        return ["data/%d" % len(self.runs)]
+
+    def drop(self, work):
+        self.steps.append("drop " + self.made[work.path()][0])
+
+    def warm(self, work):
+        self.steps.append("warm " + self.made[work.path()][0])
+
+
+def value(options, option):
+    return options[options.index(option) + 1]
+
+
+class Alone(unittest.TestCase):
+    opt = types.SimpleNamespace(size=1024, seconds=2)
+
+    def side(self):
+        return types.SimpleNamespace(name="direct", alone=FakeEngine())
+
+    def test_each_job_fills_its_row_and_has_compared_its_bytes(self):
+        side, done = self.side(), set()
+        for name, job in alone.JOBS.items():
+            job.prepare(name, side, self.opt, done)
+        compared = [(value(run, "--replica"), value(run, "--operation")) for run in side.alone.runs if "--verify" in run]
+        replicas = {value(job.work(self.opt).options(), "--replica") for job in alone.JOBS.values()}
+        self.assertEqual(sorted(compared), sorted((replica, operation) for replica in replicas for operation in ("read", "write")))
+        for name, job in alone.JOBS.items():
+            found = job.measure(name, side, self.opt)
+            self.assertEqual(list(found), list(job.rows(name)))
+            self.assertNotIn("--verify", side.alone.runs[-1])
+            self.assertEqual((found[name]["client_cpu"], found[name]["decisions"]), (0, [{"bytes": 1}]), name)
+
+    def test_cold_replicas_are_dropped_before_each_run_and_hot_ones_are_in_memory(self):
+        for name, steps in (("alone-read-cold", ["drop data/1", "run", "drop data/1", "run"]), ("alone-read-hot", ["warm data/1", "run"]), ("alone-write-4k", ["run"])):
+            side = self.side()
+            alone.JOBS[name].prepare(name, side, self.opt, set())
+            side.alone.steps.clear()
+            alone.JOBS[name].measure(name, side, self.opt)
+            self.assertEqual(side.alone.steps, steps, name)
+
+    def test_sets_of_replicas_do_not_overlap(self):
+        ranges = {}
+        for job in alone.JOBS.values():
+            work = job.work(self.opt)
+            ranges[work.path()] = int(value(work.options(), "--replica"))
+            self.assertLessEqual(job.streams, alone.REPLICAS_MAX)
+        self.assertEqual(len({first // alone.REPLICAS_MAX for first in ranges.values()}), len(ranges))
+
+    def test_writers_of_one_replica_have_segments_of_whole_blocks_behind_the_header(self):
+        for name in ("alone-vpic-32k", "alone-vpic-1m"):
+            options = alone.JOBS[name].work(self.opt).options()
+            block = int(value(options, "--block"))
+            self.assertEqual((int(value(options, "--file-bytes")) - 2104) % (16 * block), 0)
+            self.assertEqual((value(options, "--offset"), value(options, "--streams")), ("2104", "16"))
+            for option in ("--shared", "--segments", "--truncate"):
+                self.assertIn(option, options)
+
+    def test_cpu_is_of_the_process_and_of_the_machine_at_least_as_much(self):
+        for machine, expected in ((0.25, 0.5), (0.75, 0.75)):
+            line = dict(FOUND, machine_cpu_s=machine, sizes={"write": 1})
+            with mock.patch.object(sides, "generate", return_value=line) as generate:
+                engine = alone.Engine("/pool", "calibrated")
+                found, cpu = engine.run(["--x"])
+            self.assertEqual((found["machine_cpu_s"], found["cpu_s"], cpu), (expected, 0, 0.5))
+            self.assertEqual(generate.call_args.args[0], ["engine", "--directory", "/pool", "--mode", "calibrated", "--x"])
+            self.assertEqual(engine.described(), {"calibrated": {"write": 1}})
+
+    def test_the_modes_alone_do_it_and_need_no_server(self):
+        job = alone.JOBS["alone-read-hot"]
+        self.assertTrue(all(side.can(job) for side in sides.MODES))
+        self.assertFalse(any(side.can(job) for side in sides.SIDES))
+        modes = types.SimpleNamespace(sides=sides.MODES, jobs=list(alone.JOBS))
+        self.assertEqual(workloads.serving(modes), [])
+        self.assertEqual(workloads.serving(types.SimpleNamespace(sides=sides.MODES, jobs=["alone-read-hot", "read-hot"])), sides.MODES)
+        workloads.check_sides(modes)
+        with self.assertRaisesRegex(SystemExit, "--modes"):
+            workloads.check_sides(types.SimpleNamespace(sides=sides.SIDES, jobs=list(alone.JOBS)))
+        workloads.check_sides(types.SimpleNamespace(sides=sides.SIDES, jobs=list(workloads.JOBS)))
+
+
 class Targets(unittest.TestCase):
-    rows = workloads.rows(["phases", "read-cold", "write-stream"])
+    rows = workloads.rows(["phases", "read-cold", "write-stream", *alone.JOBS])
 
     def lines(self, values, cpu=None, limits=()):
         return "\n".join(report.targets(summary({row: self.rows[row] for row in values}, values, cpu), dict(limits)))
@@ -174,6 +267,17 @@ class Targets(unittest.TestCase):
         self.assertIn("CPU of direct beside buffered <= 0.20: 0.18  met", text)
         self.assertIn("without receiving the bytes (0.100 s/GB) <= 0.20: 0.10  met", text)
         self.assertIn("1.00  MISSED", self.lines({"write-stream": {"buffered": 1, "direct": 1}}))
+
+    def test_the_engine_alone_has_the_same_targets_and_receives_nothing(self):
+        text = self.lines({"alone-write-stream": {"buffered": 1, "direct": 1}}, {"buffered": 1.0, "direct": 0.1}, {report.RECEIVING: 0.05})
+        self.assertIn("alone-write-stream: CPU of direct beside buffered <= 0.20: 0.10  met", text)
+        self.assertIn("the same of the whole machine with the kernel's threads <= 0.20: 0.10  met", text)
+        self.assertNotIn("receiving", text)
+        values = {"alone-vpic-32k": {"calibrated": 31, "buffered": 10}, "alone-vpic-1m": {"calibrated": 29, "buffered": 10}, "alone-read-hot": {"calibrated": 94, "buffered": 100}}
+        text = self.lines(values)
+        self.assertIn("alone-vpic-32k: calibrated of buffered >= 3.00: 3.10  met", text)
+        self.assertIn("alone-vpic-1m: calibrated of buffered >= 3.00: 2.90  MISSED", text)
+        self.assertIn("alone-read-hot: calibrated of buffered >= 0.95: 0.94  MISSED", text)
 
     def test_ratios_of_times_are_how_often_ours_fits_into_the_other(self):
         found = summary(self.rows, {"phases": {"calibrated": 1.0, "buffered": 2.0}})

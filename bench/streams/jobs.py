@@ -63,7 +63,7 @@ def rate(found, cpu, unit):
 class Job(Row):
     """Streams that share the bytes of --size divided by `part`. Without `timed`, a run is one pass over them."""
 
-    is_short = False
+    is_short, needs_server = False, True
 
     def __init__(self, operation, unit="MB/s", streams=1, slots=8, block=1 << 20, pattern="sequential", stable="unstable", part=1, cold=False, timed=False, new=False):
         super().__init__(unit, "s/GB" if unit == "MB/s" else "us/op")

@@ -34,7 +34,7 @@ PHASES = {
 class Phases:
     """All phases one after the other."""
 
-    operation, is_short = "mixture", False
+    operation, is_short, needs_server = "mixture", False, True
 
     def rows(self, name):
         return dict({name: Phase("the sum of all phases")}, **{"%s-%s" % (name, phase): row for phase, row in PHASES.items()})

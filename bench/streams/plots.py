@@ -15,7 +15,8 @@ LOOKS = {"calibrated": "a", "buffered": "b", "uncached": "p", "direct": "c1", "p
 LEFT, TOP, WIDTH, RIGHT = 150, 110, 560, 150
 BAR, GAP, BETWEEN = 8, 2, 18
 PANEL, PANEL_TOP = (330, 150), 130
-TITLES = {"streams": "Streams", "phases": "Mixture of phases", "shapes": "Shapes of known benchmarks", "grid": "Streams, lengths and kinds of access"}
+TITLES = {"streams": "Streams", "phases": "Mixture of phases", "shapes": "Shapes of known benchmarks", "grid": "Streams, lengths and kinds of access",
+          "alone": "The engine without a server"}
 
 
 def figures(run):
@@ -94,7 +95,7 @@ def shares(run, workload, rows, is_cpu=False):
             parts.append(stroke(at(share(low)), top + BAR / 2, at(share(high)), top + BAR / 2, "axis"))
             top += BAR + GAP
         top += BETWEEN
-    kind = "CPU of the server, as a share of the highest; less is better" if is_cpu else "Rate as a share of the best; more is better"
+    kind = "CPU of the %s, as a share of the highest; less is better" % ("process" if workload == "alone" else "server") if is_cpu else "Rate as a share of the best; more is better"
     title = TITLES[workload] + (", CPU" if is_cpu else "")
     return whole(run, title, "%s. Bars are medians of %s, lines go from the lowest round to the highest" % (kind, rounds(run)),
                  (LEFT + WIDTH + RIGHT, top + 34), scale(ticks, at, top) + parts, looks)

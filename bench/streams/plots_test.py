@@ -44,9 +44,9 @@ def words(root):
 
 
 class Drawing(unittest.TestCase):
-    def test_each_workload_has_a_figure_and_streams_and_shapes_have_one_of_cpu(self):
+    def test_each_workload_has_a_figure_and_those_of_bars_have_one_of_cpu(self):
         every = run_of({name: row(ALL) for names in workloads.WORKLOADS.values() for job in names for name in workloads.JOBS[job].rows(job)})
-        self.assertEqual(set(plots.figures(every)), {"streams", "streams-cpu", "phases", "shapes", "shapes-cpu", "grid"})
+        self.assertEqual(set(plots.figures(every)), {"streams", "streams-cpu", "phases", "shapes", "shapes-cpu", "grid", "alone", "alone-cpu"})
 
     def test_a_job_that_is_not_known_is_drawn_with_the_streams(self):
         self.assertIn("strange", words(tree(run_of({"strange": row(ALL)}), "streams")))

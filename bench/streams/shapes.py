@@ -28,7 +28,7 @@ class ShapeRow(jobs.Row):
 class Shape:
     """Written; with `reads`, dropped from memory and read in the same way."""
 
-    operation, is_short = "mixture", False
+    operation, is_short, needs_server = "mixture", False, True
 
     def __init__(self, about, command, reads=True):
         self.about, self.command, self.reads = about, command, reads
@@ -67,7 +67,7 @@ class Shape:
 class SmallFiles:
     """mdtest-hard: files are written, read at once, and removed."""
 
-    operation, is_short = "mixture", False
+    operation, is_short, needs_server = "mixture", False, True
     about = {"write": "FILE_SYNC", "read": "just after that, as the writing has left them in memory or not", "remove": "one after the other"}
 
     def rows(self, name):

@@ -96,8 +96,11 @@ class Side:
         self.name, self.durability, self.through, self.minor_version = name, durability, through, minor_version
         self.server = None
 
-    def can(self, _job):
-        return True
+    # Of the workload `alone`: the name that forebay-load has for the way to choose, and the pool without a server.
+    mode, alone = None, None
+
+    def can(self, job):
+        return job.needs_server or self.mode is not None
 
     def count_decisions(self):
         """Only the engine of a pool decides."""
@@ -146,19 +149,21 @@ class Side:
 
 
 class ForebaySide(Side):
-    def __init__(self, name, lines="", through="pool", binary=None, is_calibrated=False):
+    def __init__(self, name, lines="", through="pool", binary=None, is_calibrated=False, mode=None):
         super().__init__(name, "UNSTABLE: at the pool, and not on disk until COMMIT. FILE_SYNC: bytes are on disk (fdatasync).", through)
-        self.lines, self.binary, self.is_calibrated, self.sizes = lines, binary, is_calibrated, None
+        self.lines, self.binary, self.is_calibrated, self.sizes, self.mode = lines, binary, is_calibrated, None, mode
 
     def run(self, work):
         found, cpu = super().run(work)
         return (dict(found, decisions=self.server.new_decisions()) if self.server.decided is not None else found), cpu
 
     def count_decisions(self):
-        self.server.count_decisions()
+        if self.server:
+            self.server.count_decisions()
 
     def described(self):
-        return dict(super().described(), configuration=self.lines, calibrated=self.sizes)
+        alone = {"alone": self.alone.described()} if self.alone else {}
+        return dict(super().described(), configuration=self.lines, calibrated=self.sizes, **alone)
 
     def missing(self):
         self.binary = os.path.abspath(self.binary or binary())
@@ -191,14 +196,14 @@ class GaneshaSide(Side):
 class SendfileSide:
     """The bound of reading: sendfile(2) over loopback TCP, and nothing else."""
 
-    name, durability, server = "sendfile", "none", None
+    name, durability, server, mode = "sendfile", "none", None, None
 
     def missing(self):
         return None
 
     def can(self, job):
         """It has one request under way: of random reads of a disk it is no bound."""
-        return job.operation == "read" and not (job.cold and job.pattern == "random")
+        return job.needs_server and job.operation == "read" and not (job.cold and job.pattern == "random")
 
     def described(self):
         return {"durability": self.durability}
@@ -243,8 +248,8 @@ class SendfileSide:
 
 SIDES = [ForebaySide("forebay"), ForebaySide("forebay-head", through="head"), SendfileSide(), GaneshaSide()]
 # How the engine chooses, for `--modes`. Without a calibration `auto` is buffered.
-MODES = [ForebaySide("calibrated", is_calibrated=True)] + [
-    ForebaySide(mode, '[pools]\nio = "%s"\n' % mode) for mode in ("buffered", "uncached", "direct", "paper", "beegfs")]
+MODES = [ForebaySide("calibrated", is_calibrated=True, mode="calibrated")] + [
+    ForebaySide(mode, '[pools]\nio = "%s"\n' % mode, mode=mode) for mode in ("buffered", "uncached", "direct", "paper", "beegfs")]
 
 
 def chosen(opt):
