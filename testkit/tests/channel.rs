@@ -39,6 +39,7 @@ fn open(dir: &Path) -> Arc<LocalPool> {
         queue_len_max: 1024,
         threads: 2,
         io: pool::IoPolicy::default(),
+        contention: pool::ContentionThresholds::default(),
         journal: pool::JournalPlace::Off,
         gather: pool::GatherPolicy::default(),
         digests: vec![types::ChecksumKind::Adler32],

@@ -67,6 +67,8 @@ pub struct Pools {
     pub threads: u32,
     pub queue_len_max: u32,
     pub io: pool::IoPolicy,
+    pub contended_waits: u32,
+    pub contended_window_s: u32,
     pub journal: pool::JournalPlace,
     pub gather: pool::GatherPolicy,
     pub digests: Vec<String>,
@@ -232,9 +234,18 @@ impl Pools {
         within("pools.open_files_max", self.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.threads.into(), 0, 256)?;
         within("pools.queue_len_max", self.queue_len_max.into(), 16, 1_000_000)?;
+        within("pools.contended_waits", self.contended_waits.into(), 1, 1_000_000)?;
+        within("pools.contended_window_s", self.contended_window_s.into(), 1, 3_600)?;
         within("pools.scrub_every_days", self.scrub_every_days.into(), 0, 3_650)?;
         check_checksums("pools.digests", &self.digests)?;
         Ok(())
+    }
+
+    pub fn contention(&self) -> pool::ContentionThresholds {
+        pool::ContentionThresholds {
+            conflicts_min: self.contended_waits,
+            window: Duration::from_secs(self.contended_window_s.into()),
+        }
     }
 
     /// Of a configuration that was validated.
@@ -254,6 +265,8 @@ impl Default for Pools {
             threads: 0,
             queue_len_max: 4_096,
             io: pool::IoPolicy::Auto,
+            contended_waits: 16,
+            contended_window_s: 4,
             journal: pool::JournalPlace::Pool,
             gather: pool::GatherPolicy::Auto,
             digests: vec!["adler32".to_owned()],
@@ -461,6 +474,18 @@ mod tests {
     fn a_value_out_of_range_is_refused_with_the_range() {
         let error = format!("{:#}", parse("[nfs]\nlease_s = 0\n").unwrap_err());
         assert!(error.contains("nfs.lease_s = 0 is outside 1 to 3600"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_contended_by_the_numbers_of_the_configuration() {
+        let contention = |text: &str| parse(text).map(|config| config.pools.contention());
+        assert_eq!(contention("").unwrap(), pool::ContentionThresholds::default());
+        let set = contention("[pools]\ncontended_waits = 3\ncontended_window_s = 60\n").unwrap();
+        assert_eq!((set.conflicts_min, set.window), (3, Duration::from_secs(60)));
+        for (key, range) in [("contended_waits", "1 to 1000000"), ("contended_window_s", "1 to 3600")] {
+            let error = format!("{:#}", parse(format!("[pools]\n{key} = 0\n")).unwrap_err());
+            assert!(error.contains(&format!("pools.{key} = 0 is outside {range}")), "{error}");
+        }
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
             queue_len_max: config.pools.queue_len_max as usize,
             threads: config.pools.threads as usize,
             io: config.pools.io,
+            contention: config.pools.contention(),
             journal: config.pools.journal.clone(),
             gather: config.pools.gather,
             digests: config.pools.digest_kinds().collect(),

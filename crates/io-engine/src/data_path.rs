@@ -26,8 +26,8 @@ use crate::file_io::{FileIo, Recorded};
 use crate::history::Observed;
 use crate::latency::Latencies;
 use crate::mode::{
-    Decision, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Pattern, Policy, PoolFacts, Reason, Request,
-    Residency, Reuse, Thresholds, decide,
+    ContentionThresholds, Decision, FileFacts, Inputs, Kind, Mode, ModeCapabilities, Pattern, Policy,
+    PoolFacts, Reason, Request, Residency, Reuse, Thresholds, decide,
 };
 use crate::range_lock::LockRefused;
 use crate::read::{Unfinished, size_of};
@@ -53,6 +53,7 @@ const TIMED_EACH: u64 = 64;
 
 pub struct DataPath {
     policy: Policy,
+    contention: ContentionThresholds,
     capabilities: Capabilities,
     /// Copied for each request that may bypass the page cache.
     rule: RwLock<Rule>,
@@ -118,6 +119,7 @@ impl DataPath {
         let pool = PoolFacts { capabilities: modes_of(capabilities), ..PoolFacts::default() };
         DataPath {
             policy,
+            contention: thresholds.contention,
             capabilities,
             bypass_bytes_min: AtomicU64::new(least_bypass(&thresholds)),
             rule: RwLock::new(Rule { thresholds, pool }),
@@ -131,6 +133,13 @@ impl DataPath {
             residency: ResidencyCounts::default(),
             read_ahead: PoolReadAhead::new(ReadAheadLimits::for_memory(READ_AHEAD_BYTES_MAX)),
         }
+    }
+
+    /// Other numbers of contention. A calibration does not replace them.
+    pub fn with_contention(mut self, contention: ContentionThresholds) -> DataPath {
+        self.contention = contention;
+        self.rule.get_mut().thresholds.contention = contention;
+        self
     }
 
     /// Everything goes through the page cache.
@@ -152,7 +161,7 @@ impl DataPath {
 
     /// From a calibration of the pool's device.
     pub fn set_thresholds(&self, calibrated: Thresholds) {
-        let thresholds = self.policy.thresholds(calibrated);
+        let thresholds = Thresholds { contention: self.contention, ..self.policy.thresholds(calibrated) };
         self.rule.write().thresholds = thresholds;
         self.bypass_bytes_min.store(least_bypass(&thresholds), Ordering::Relaxed);
     }

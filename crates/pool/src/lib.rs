@@ -61,7 +61,7 @@ pub use io_engine::gather::{BudgetUse, Bypass, GatherCounts};
 pub use io_engine::latency::{Times as IoTimes, coarse_ends};
 /// The rule of modes, to decide recorded inputs again.
 pub use io_engine::mode;
-pub use io_engine::mode::{Crossover, Kind as IoKind, Policy as IoPolicy};
+pub use io_engine::mode::{ContentionThresholds, Crossover, Kind as IoKind, Policy as IoPolicy};
 pub use io_engine::readahead::ReadAheadCounts;
 pub use io_engine::{QueueLoad, Recorded as RecordedDecision};
 pub use journal::{JournalPlace, JournalReport};

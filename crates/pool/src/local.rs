@@ -16,7 +16,7 @@ use api::{
 };
 use async_trait::async_trait;
 use io_engine::capabilities::Capabilities;
-use io_engine::mode::Policy;
+use io_engine::mode::{ContentionThresholds, Policy};
 use io_engine::{DataPath, Engine, EngineConfig, Work};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, XattrFlags, flock, fsetxattr};
@@ -64,6 +64,8 @@ pub struct Config {
     pub threads: usize,
     /// The rule that chooses between buffered, uncached and direct I/O.
     pub io: Policy,
+    /// The waits that make a file contended.
+    pub contention: ContentionThresholds,
     /// The directory of the write journal.
     pub journal: JournalPlace,
     /// Delayed allocation.
@@ -613,7 +615,8 @@ fn start_engine(config: &Config, store: &Store, open_files_max: usize) -> Engine
         }),
     };
     tracing::debug!(pool = %config.id, ?capabilities, policy = %config.io, "modes of I/O of the disk");
-    let path = DataPath::new(config.io, capabilities, (open_files_max / DIRECT_SHARE).min(DIRECT_FILES_MAX));
+    let direct_files_max = (open_files_max / DIRECT_SHARE).min(DIRECT_FILES_MAX);
+    let path = DataPath::new(config.io, capabilities, direct_files_max).with_contention(config.contention);
     let config = EngineConfig {
         pool: config.id,
         data_threads: if config.threads == 0 { io_engine::default_threads() } else { config.threads },

@@ -101,6 +101,7 @@ fn open_local(id: PoolId) -> (tempfile::TempDir, Arc<LocalPool>) {
         queue_len_max: 1024,
         threads: 2,
         io: pool::IoPolicy::default(),
+        contention: pool::ContentionThresholds::default(),
         journal: pool::JournalPlace::Off,
         gather: pool::GatherPolicy::default(),
         digests: vec![types::ChecksumKind::Adler32],

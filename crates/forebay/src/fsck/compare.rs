@@ -515,6 +515,7 @@ mod tests {
             queue_len_max: 16,
             threads: 1,
             io: pool::IoPolicy::default(),
+            contention: pool::ContentionThresholds::default(),
             journal: pool::JournalPlace::Off,
             gather: pool::GatherPolicy::Never,
             digests: vec![types::ChecksumKind::Adler32],

@@ -326,22 +326,38 @@ fn contend(policy: Policy) {
     bench.write(0, &pattern(4096));
     for _ in 0..16 {
         assert!(!bench.io.is_contended(Instant::now()));
-        std::thread::scope(|scope| {
-            let held = bench.io.lock(0, 1, Instant::now(), Default::default).unwrap();
-            // Another byte of the same page.
-            let waits = bench.io.waits();
-            let waiter = scope.spawn(|| bench.write(100, b"x"));
-            while bench.io.waits() == waits {
-                std::thread::yield_now();
-            }
-            drop(held);
-            waiter.join().unwrap();
-        });
+        wait_once(&bench);
     }
     assert!(bench.io.is_contended(Instant::now()));
     bench.write(1 << 20, &pattern(4096));
     assert!(bench.io.recorded().last().is_none_or(|recorded| recorded.inputs.file.is_contended));
     assert_eq!(bench.io.recorded().is_empty(), policy == Policy::Buffered);
+}
+
+/// A write waits for another one of the same page.
+fn wait_once(bench: &Bench) {
+    std::thread::scope(|scope| {
+        let held = bench.io.lock(0, 1, Instant::now(), Default::default).unwrap();
+        // Another byte of the page.
+        let waits = bench.io.waits();
+        let waiter = scope.spawn(|| bench.write(100, b"x"));
+        while bench.io.waits() == waits {
+            std::thread::yield_now();
+        }
+        drop(held);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn the_numbers_of_contention_outlive_a_calibration_and_count_for_each_file() {
+    let once = ContentionThresholds { conflicts_min: 1, window: Duration::from_secs(3600) };
+    let mut bench = Bench::with(Policy::Auto, Capabilities::NONE);
+    bench.path = bench.path.with_contention(once);
+    bench.path.set_thresholds(Thresholds::uncalibrated());
+    assert_eq!(bench.path.thresholds().contention, once);
+    wait_once(&bench);
+    assert!(bench.io.is_contended(Instant::now()));
 }
 
 #[test]

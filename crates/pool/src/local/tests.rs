@@ -25,6 +25,7 @@ pub fn config(dir: &Path) -> Config {
         queue_len_max: 64,
         threads: 1,
         io: Policy::default(),
+        contention: ContentionThresholds::default(),
         journal: JournalPlace::Off,
         gather: GatherPolicy::Auto,
         digests: vec![types::ChecksumKind::Adler32],
@@ -250,13 +251,15 @@ async fn the_busiest_files_are_those_with_the_most_bytes_and_no_more_than_were_a
 #[tokio::test]
 async fn a_file_whose_writers_wait_for_each_other_is_listed_as_contended() {
     let dir = tempfile::tempdir().unwrap();
-    let running = LocalPool::open(Config { gather: GatherPolicy::Never, ..config(dir.path()) }).unwrap();
+    let contention = ContentionThresholds { conflicts_min: 3, window: Duration::from_secs(3600) };
+    let setting = Config { contention, gather: GatherPolicy::Never, ..config(dir.path()) };
+    let running = LocalPool::open(setting).unwrap();
     let (contended, other) = (replica(&running, 1).await, replica(&running, 2).await);
     for replica in [&contended, &other] {
         write(replica, Stability::Unstable).await.unwrap();
     }
     let found = running.replicas.find(FileId(1)).unwrap();
-    for _ in 0..16 {
+    for _ in 0..3 {
         assert_eq!(running.status().contended, []);
         let held = found.io().lock(0, 1, Instant::now(), Default::default).unwrap();
         let waits = found.io().waits();

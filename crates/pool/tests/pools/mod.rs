@@ -37,6 +37,7 @@ pub fn config(dir: &Path) -> Config {
         queue_len_max: 1024,
         threads: 2,
         io: forebay_pool::IoPolicy::default(),
+        contention: forebay_pool::ContentionThresholds::default(),
         journal: JournalPlace::Off,
         gather: forebay_pool::GatherPolicy::Auto,
         digests: vec![types::ChecksumKind::Adler32],

@@ -66,6 +66,21 @@ pub const POOLS: &[Key] = &[
          uncached, direct: this mode, where kernel and file system have it. paper: the thresholds of autoIO (FAST '24), 32 KiB \
          and 2 MiB. beegfs: direct from 512 KiB.",
     ),
+    number(
+        "pools.contended_waits",
+        "16",
+        "writes",
+        (1, 1_000_000),
+        "A file is contended when so many of its writes had to wait for another write of the same pages within \
+         pools.contended_window_s. Its large writes may then be direct, and it gets no write delegation.",
+    ),
+    number(
+        "pools.contended_window_s",
+        "4",
+        "seconds",
+        (1, 3_600),
+        "Sliding window in which pools.contended_waits counts. A contended file stays so until its waits are older.",
+    ),
     choice(
         "pools.journal",
         "\"pool\"",
