@@ -9,7 +9,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use api::ReadData;
 use parking_lot::RwLock;
@@ -166,24 +166,14 @@ impl DataPath {
         self.bypass_bytes_min.store(least_bypass(&thresholds), Ordering::Relaxed);
     }
 
-    /// Takes the last samples of memory and device. The modes that are possible stay.
-    pub fn set_pressure(
-        &self,
-        is_memory_tight: bool,
-        dirty_headroom_bytes: Option<u64>,
-        queue_latency: Option<Duration>,
-    ) {
+    /// Takes the last samples of memory. The modes that are possible stay.
+    pub fn set_pressure(&self, is_memory_tight: bool, dirty_headroom_bytes: Option<u64>) {
         self.read_ahead.set_tight(is_memory_tight);
         let pool = &mut self.rule.write().pool;
-        *pool = PoolFacts {
-            capabilities: pool.capabilities,
-            is_memory_tight,
-            dirty_headroom_bytes,
-            queue_latency,
-        };
+        *pool = PoolFacts { capabilities: pool.capabilities, is_memory_tight, dirty_headroom_bytes };
     }
 
-    /// Whether any request may leave the page cache, or anything is read ahead, so that memory and device matter.
+    /// Whether any request may leave the page cache, or anything is read ahead, so that memory matters.
     pub fn needs_pressure(&self) -> bool {
         self.bypass_bytes_min.load(Ordering::Relaxed) != u64::MAX || self.read_ahead.needs_pressure()
     }

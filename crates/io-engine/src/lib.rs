@@ -4,7 +4,7 @@
 //! `api::IoHandle`s. The engine chooses the thread of each step. No blocking call is made on the caller's thread but a
 //! read of resident pages. A request that the page cache does not serve at once is buffered, uncached or direct: `mode`
 //! decides from facts, `data_path` collects the facts and runs the request. `calibration` measures from which sizes on a
-//! mode costs less; `pressure` samples memory and device.
+//! mode costs less; `pressure` samples memory.
 //!
 //! `readahead` follows streams of buffered reads and has the kernel fetch what comes next. `gather` is the rule of delayed
 //! allocation, which the owner of a file applies.

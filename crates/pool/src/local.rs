@@ -132,7 +132,7 @@ impl LocalPool {
         let counters = Counters::default();
         counters.replicas.set(index.count()?);
         let engine = start_engine(&config, &store, open_files_max);
-        let pressure = Pressure::new(store.root());
+        let pressure = Pressure::new();
         let mut verifier = Verifier([0; 8]);
         config.random.fill(&mut verifier.0);
         let writability = try_to_write(config.id, &store);

@@ -202,8 +202,8 @@ A pool remembers the last 16 decisions of each file that it has open. Requests t
 cache, and reads of bytes in memory, get no decision. Times are in UTC.
 
 KEY is policy, or a threshold as --json prints it: write.direct_bytes_min, hot_percent, … VALUE is a policy as in
-pools.io, a number of bytes with the suffix k, M, G or T for powers of 1024, or none. busy_latency_ms takes
-milliseconds. Nothing is changed on the server.
+pools.io, a number of bytes with the suffix k, M, G or T for powers of 1024, or none. Nothing is changed on the
+server.
 
 Examples:
   forebay why io /data/run7/events

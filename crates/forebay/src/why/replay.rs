@@ -1,7 +1,6 @@
 //! `--with-threshold`: the recorded inputs decided again.
 
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use pool::mode::{Crossover, Policy, Thresholds, decide};
@@ -29,7 +28,6 @@ enum Key {
     UnalignedDirect,
     HotPercent,
     CachedFile,
-    BusyLatency,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +47,13 @@ enum Size {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
     Policy(Policy),
-    /// Bytes, percent or milliseconds.
+    /// Bytes or percent.
     Number(u64),
     /// At no size, never.
     None,
 }
 
-const KEYS: [(&str, Key); 18] = [
+const KEYS: [(&str, Key); 17] = [
     ("policy", Key::Policy),
     ("write.small_bytes", Key::Class(Class::Write, Size::Small)),
     ("write.uncached_bytes_min", Key::Class(Class::Write, Size::Uncached)),
@@ -73,7 +71,6 @@ const KEYS: [(&str, Key); 18] = [
     ("unaligned_direct_bytes_min", Key::UnalignedDirect),
     ("hot_percent", Key::HotPercent),
     ("cached_file_bytes_max", Key::CachedFile),
-    ("busy_latency_ms", Key::BusyLatency),
 ];
 
 impl FromStr for Change {
@@ -100,9 +97,6 @@ impl Key {
                 Ok(percent @ 0..=100) => Ok(Value::Number(percent)),
                 _ => bail!("{text:?} is not a number from 0 to 100"),
             },
-            Key::BusyLatency => {
-                Ok(Value::Number(text.parse().with_context(|| format!("{text:?} is not a number or none"))?))
-            }
             _ => Ok(Value::Number(parse_amount(text)?)),
         }
     }
@@ -113,8 +107,7 @@ impl Key {
             | Key::StableDirect
             | Key::ContendedDirect
             | Key::TightUncached
-            | Key::TightDirect
-            | Key::BusyLatency => true,
+            | Key::TightDirect => true,
             Key::Policy
             | Key::Class(_, Size::Small)
             | Key::UnalignedDirect
@@ -150,7 +143,6 @@ impl Change {
             Key::UnalignedDirect => to.unaligned_direct_bytes_min = required,
             Key::HotPercent => to.hot_percent = u8::try_from(required).unwrap_or(u8::MAX),
             Key::CachedFile => to.cached_file_bytes_max = required,
-            Key::BusyLatency => to.busy_latency = number.map(Duration::from_millis),
         }
     }
 }
@@ -195,14 +187,8 @@ mod tests {
                 continue;
             }
             let thresholds = serde_json::to_value(changed(&[&format!("{name}=7")])).unwrap();
-            let (path, expected) = match name {
-                "busy_latency_ms" => {
-                    ("/busy_latency".to_owned(), serde_json::json!({"secs": 0, "nanos": 7_000_000}))
-                }
-                name => (format!("/{}", name.replace('.', "/")), 7.into()),
-            };
             let mut wanted = known.clone();
-            *wanted.pointer_mut(&path).unwrap() = expected;
+            *wanted.pointer_mut(&format!("/{}", name.replace('.', "/"))).unwrap() = 7.into();
             assert_eq!(thresholds, wanted, "{name}");
         }
     }
@@ -230,7 +216,6 @@ mod tests {
         );
         assert!(told("policy=fast").contains("use auto, buffered"));
         assert!(told("hot_percent=101").contains("0 to 100"));
-        assert!(told("busy_latency_ms=soon").contains("not a number"));
         assert!(told("write.direct_bytes_min=big").contains("not an amount"));
     }
 }

@@ -182,7 +182,6 @@ fn of_pool(pool: &PoolFacts) -> Vec<String> {
         facts.push("memory tight".to_owned());
     }
     facts.extend(pool.dirty_headroom_bytes.map(|bytes| format!("room for {} dirty", Size(bytes))));
-    facts.extend(pool.queue_latency.map(|latency| format!("device {} µs", latency.as_micros())));
     if !pool.capabilities.is_uncached_possible {
         facts.push("no uncached".to_owned());
     }

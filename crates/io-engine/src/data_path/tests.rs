@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use super::*;
 use crate::buffer::Buffers;
@@ -200,13 +201,13 @@ fn tight_memory_ends_read_ahead() {
     let bench = Bench::with(Policy::Buffered, Capabilities::NONE);
     bench.file.write_all_at(&pattern(16 << 20), 0).unwrap();
     bench.forget();
-    bench.path.set_pressure(true, None, None);
+    bench.path.set_pressure(true, None);
     for at in (1_u64..16).rev() {
         bench.read(at << 20, 64 << 10);
     }
     assert_eq!(bench.path.read_ahead(), ReadAheadCounts::default());
     assert!(bench.path.needs_pressure(), "or it would never know that memory is free again");
-    bench.path.set_pressure(false, None, None);
+    bench.path.set_pressure(false, None);
     assert!(!bench.path.needs_pressure());
 }
 
@@ -363,11 +364,11 @@ fn the_numbers_of_contention_outlive_a_calibration_and_count_for_each_file() {
 #[test]
 fn memory_pressure_is_a_fact_of_the_next_request() {
     let bench = Bench::with(Policy::Direct, Capabilities::NONE);
-    bench.path.set_pressure(true, Some(7), Some(Duration::from_millis(3)));
+    bench.path.set_pressure(true, Some(7));
     bench.write(0, &pattern(4096));
     let pool = bench.io.recorded()[0].inputs.pool;
     assert!(pool.is_memory_tight);
-    assert_eq!((pool.dirty_headroom_bytes, pool.queue_latency), (Some(7), Some(Duration::from_millis(3))));
+    assert_eq!(pool.dirty_headroom_bytes, Some(7));
 }
 
 #[test]

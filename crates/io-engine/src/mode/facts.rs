@@ -1,7 +1,5 @@
 //! The facts that a decision rests on: of the request, of its file and of its pool.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
@@ -107,8 +105,6 @@ pub struct PoolFacts {
     pub is_memory_tight: bool,
     /// Bytes that may become dirty before the kernel makes writers wait.
     pub dirty_headroom_bytes: Option<u64>,
-    /// Mean time of the device's requests, their wait in the queue included.
-    pub queue_latency: Option<Duration>,
 }
 
 /// The modes beside buffered that the kernel and the file system of a pool can do.

@@ -30,8 +30,6 @@ pub enum Reason {
     MemoryTight,
     /// A buffered write would wait for write-back.
     DirtyHeadroomLow,
-    /// The page cache takes the write while the device has a queue.
-    DeviceBusy,
     /// The written bytes will be read soon.
     ReadAfterWrite,
     /// The bytes are read more than once.
@@ -60,7 +58,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Reason; 26] = [
+    pub const ALL: [Reason; 25] = [
         Reason::Pinned,
         Reason::Forced,
         Reason::DirectUnavailable,
@@ -73,7 +71,6 @@ impl Reason {
         Reason::Contended,
         Reason::MemoryTight,
         Reason::DirtyHeadroomLow,
-        Reason::DeviceBusy,
         Reason::ReadAfterWrite,
         Reason::Reused,
         Reason::ResidencyUnknown,
@@ -104,7 +101,6 @@ impl Reason {
             Reason::Contended => "contended",
             Reason::MemoryTight => "memory-tight",
             Reason::DirtyHeadroomLow => "dirty-headroom-low",
-            Reason::DeviceBusy => "device-busy",
             Reason::ReadAfterWrite => "read-after-write",
             Reason::Reused => "reused",
             Reason::ResidencyUnknown => "residency-unknown",

@@ -20,7 +20,6 @@ use super::{Decision, Mode, Reason};
 /// | the file is contended, and this is a write | direct | `contended` |
 /// | memory is tight | uncached, or direct if large | `memory-tight` |
 /// | a write is longer than the headroom for dirty pages | uncached, or direct if large | `dirty-headroom-low` |
-/// | the device is busy, a medium write fits the headroom | buffered | `device-busy` |
 /// | a write will be read soon, the file fits the cache | buffered | `read-after-write` |
 /// | the bytes are used again, the file fits the cache | buffered | `reused` |
 /// | a read of which residency or reuse is unknown | buffered | `residency-unknown`, `reuse-unknown` |
@@ -148,17 +147,11 @@ impl<'a> Asked<'a> {
     }
 
     fn decide_by_use(&self) -> Option<Decision> {
-        let Inputs { request, file, pool } = self.inputs;
+        let Inputs { request, file, .. } = self.inputs;
         let is_write = request.kind == Kind::Write;
         let fits_cache =
             file.size_bytes.max(file.final_size_bytes.unwrap_or(0)) <= self.thresholds.cached_file_bytes_max;
-        let is_device_busy =
-            self.thresholds.busy_latency.is_some_and(|busy| pool.queue_latency >= Some(busy));
-        let fits_headroom = pool.dirty_headroom_bytes.is_some_and(|headroom| headroom >= self.length_bytes);
-        let is_medium = !reaches(self.length_bytes, self.direct_bytes_min());
-        let reason = if is_write && is_device_busy && fits_headroom && is_medium {
-            Reason::DeviceBusy
-        } else if is_write && file.is_read_after_write_expected && fits_cache {
+        let reason = if is_write && file.is_read_after_write_expected && fits_cache {
             Reason::ReadAfterWrite
         } else if file.reuse == Reuse::Reused && fits_cache {
             Reason::Reused

@@ -3,7 +3,6 @@
 mod properties;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::*;
 use crate::capabilities::DirectAlignment;
@@ -25,11 +24,7 @@ fn thresholds() -> Thresholds {
     };
     let write = crossover(64 * KIB, Some(256 * KIB));
     let read_random = Crossover { uncached_bytes_min: None, ..crossover(0, Some(128 * KIB)) };
-    let busy_latency = Some(Duration::from_millis(20));
-    Thresholds {
-        busy_latency,
-        ..Thresholds::calibrated(write, crossover(128 * KIB, Some(4 * MIB)), read_random)
-    }
+    Thresholds::calibrated(write, crossover(128 * KIB, Some(4 * MIB)), read_random)
 }
 
 fn write(length_bytes: u64) -> Inputs {
@@ -156,11 +151,6 @@ fn rows_of_conflict_and_pressure() -> Vec<Row> {
 
 fn rows_of_use() -> Vec<Row> {
     use Mode::*;
-    let busy = |inputs: &mut Inputs| {
-        inputs.pool.queue_latency = Some(Duration::from_millis(20));
-        inputs.pool.dirty_headroom_bytes = Some(MIB);
-    };
-    let no_headroom_known = |inputs: &mut Inputs| inputs.pool.dirty_headroom_bytes = None;
     let read_soon = |inputs: &mut Inputs| inputs.file.is_read_after_write_expected = true;
     let reuse = |reuse| move |inputs: &mut Inputs| inputs.file.reuse = reuse;
     let residency = |residency| move |inputs: &mut Inputs| inputs.file.residency = residency;
@@ -173,9 +163,6 @@ fn rows_of_use() -> Vec<Row> {
         auto(with(with(stream(), residency(Residency::All)), tight), Buffered, Reason::HotRead),
         auto(with(stream(), residency(half)), Buffered, Reason::HotRead),
         auto(with(stream(), residency(less)), Uncached, Reason::StreamingRead),
-        auto(with(write(128 * KIB), busy), Buffered, Reason::DeviceBusy),
-        auto(with(write(256 * KIB), busy), Direct, Reason::LargeWrite),
-        auto(with(with(write(128 * KIB), busy), no_headroom_known), Uncached, Reason::LargeWrite),
         auto(with(write(4 * MIB), read_soon), Buffered, Reason::ReadAfterWrite),
         auto(with(with(write(4 * MIB), read_soon), enormous), Direct, Reason::LargeWrite),
         auto(with(with(write(4 * MIB), read_soon), tight), Direct, Reason::MemoryTight),

@@ -32,8 +32,6 @@ pub struct Thresholds {
     pub hot_percent: u8,
     /// Reuse counts only for files up to this size: a larger one pushes its own pages out before they are used again.
     pub cached_file_bytes_max: u64,
-    /// A device with this latency is busy: medium writes go into the page cache while there is headroom. `None`: never.
-    pub busy_latency: Option<Duration>,
     pub contention: ContentionThresholds,
 }
 
@@ -106,7 +104,6 @@ impl Thresholds {
             unaligned_direct_bytes_min: 2 * MIB,
             hot_percent: 50,
             cached_file_bytes_max: 1 << 30,
-            busy_latency: None,
             contention: ContentionThresholds::default(),
         }
     }

@@ -131,7 +131,7 @@ fn run(file: &File, is_ahead: bool, block: u64, readers: &Readers, threads_each:
     };
     let engine = Engine::start(config, DataPath::buffered());
     // Nothing is read ahead while memory is tight.
-    engine.path().set_pressure(!is_ahead, None, None);
+    engine.path().set_pressure(!is_ahead, None);
     let opened = Opened(Arc::new((file.try_clone().unwrap(), FileIo::default())));
     let begun = Instant::now();
     thread::scope(|scope| {

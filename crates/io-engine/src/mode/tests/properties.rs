@@ -1,7 +1,5 @@
 //! Properties of the rule for all inputs and thresholds.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 use proptest::{option, sample};
 
@@ -26,7 +24,7 @@ fn crossover() -> impl Strategy<Value = Crossover> {
 fn thresholds() -> impl Strategy<Value = Thresholds> {
     let classes = (crossover(), crossover(), crossover());
     let sizes = proptest::array::uniform4(option::of(size_bytes()));
-    let others = (size_bytes(), 0_u8..=100, size_bytes(), option::of(0_u64..4));
+    let others = (size_bytes(), 0_u8..=100, size_bytes());
     // The rule with most rows gets most cases.
     let policy = prop_oneof![4 => Just(Policy::Auto), 1 => sample::select(&Policy::ALL[..])];
     (policy, classes, sizes, others).prop_map(|(policy, classes, sizes, others)| {
@@ -43,7 +41,6 @@ fn thresholds() -> impl Strategy<Value = Thresholds> {
             unaligned_direct_bytes_min: others.0,
             hot_percent: others.1,
             cached_file_bytes_max: others.2,
-            busy_latency: others.3.map(Duration::from_millis),
             contention: ContentionThresholds::default(),
         }
     })
@@ -101,12 +98,11 @@ fn pool() -> impl Strategy<Value = PoolFacts> {
         bits.map(|(memory, offset)| DirectAlignment { memory_bytes: 1 << memory, offset_bytes: 1 << offset })
     });
     let uncached = proptest::bool::weighted(0.8);
-    (uncached, direct, any::<bool>(), option::of(size_bytes()), option::of(0_u64..4)).prop_map(
-        |(is_uncached_possible, direct, is_memory_tight, dirty_headroom_bytes, latency_ms)| PoolFacts {
+    (uncached, direct, any::<bool>(), option::of(size_bytes())).prop_map(
+        |(is_uncached_possible, direct, is_memory_tight, dirty_headroom_bytes)| PoolFacts {
             capabilities: ModeCapabilities { is_uncached_possible, direct },
             is_memory_tight,
             dirty_headroom_bytes,
-            queue_latency: latency_ms.map(Duration::from_millis),
         },
     )
 }
