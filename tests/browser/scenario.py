@@ -219,6 +219,8 @@ def the_pools_show_their_work(world):
     # HTTP has sent them from the page cache, where nobody looked.
     same(["MiB" in row for row in rows("Reads from memory")], [True], rows("Reads from memory"))
     same(["In order" in row for row in rows("Write journals")], [True], rows("Write journals"))
+    same("Delayed allocation" in world.browser.one("#live").text, True, "the writes that were gathered")
+    same("Busiest open files" in world.browser.one("#live").text, True, "the busiest files")
     same("Read-ahead" in world.browser.one("#live").text, True, "the use of read-ahead")
     world.pictures("pools-work")
     for width, scheme in ((1280, "light"), (360, "dark")):

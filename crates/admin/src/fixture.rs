@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use types::{Clock, FileId, Identity, Name, SymlinkTarget, Timestamp};
 
 use crate::instance::{
-    ClientView, LogLevels, OpenView, PoolView, Problem, ProcessView, SlowOperation, Snapshot,
+    BusyFileView, ClientView, LogLevels, OpenView, PoolView, Problem, ProcessView, SlowOperation, Snapshot,
 };
 use crate::metrics::Recorder;
 use crate::{Admin, AdminConfig, AdminServices, Instance};
@@ -95,6 +95,11 @@ impl Instance for FakeInstance {
     async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>> {
         self.paths_asked.lock().extend(files);
         vec![Some(vec![Name::new(b"secret-dir").unwrap(), Name::new(b"caf\xe9").unwrap()]); files.len()]
+    }
+
+    async fn busiest_files(&self, _: usize) -> Vec<BusyFileView> {
+        let path = Some("/secret-dir/busy".to_owned());
+        vec![BusyFileView { pool: "pool-0".to_owned(), path, ..BusyFileView::default() }]
     }
 
     fn log_levels(&self) -> LogLevels {

@@ -22,6 +22,9 @@ pub trait Instance: Send + Sync {
     /// shown, and for administrators.
     async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>>;
 
+    /// The files with the most bytes of those that the pools of this process have open. For administrators, as above.
+    async fn busiest_files(&self, top: usize) -> Vec<BusyFileView>;
+
     fn log_levels(&self) -> LogLevels;
 
     /// The message of the error is for the user.
@@ -168,6 +171,25 @@ pub struct OpenView {
     pub client: String,
     /// `read`, `write`, `read-write`, with `deny …` where others are denied.
     pub mode: String,
+}
+
+/// A file that a pool has open, counted since it was opened there.
+#[derive(Clone, Debug, Default)]
+pub struct BusyFileView {
+    pub pool: String,
+    /// The number of the file, as its replica is named.
+    pub file: String,
+    /// `None`: it has no name, or the namespace gave no answer.
+    pub path: Option<String>,
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+    /// Shares of the bytes: `direct 75 %, buffered 25 %`.
+    pub modes: String,
+    /// Writes that waited for another one of the same pages.
+    pub waits: u64,
+    pub contended: bool,
 }
 
 /// A name may not be text.

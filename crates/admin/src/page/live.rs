@@ -1,9 +1,10 @@
 //! Pools, clients and operations, as they are now.
 //!
 //! The page and the piece that the script fetches every two seconds are made by the same functions. Space and state of
-//! pools are for every user who is logged in. Clients, their open files and slow files are for administrators, because
-//! permissions protect the names of files.
+//! pools are for every user who is logged in. Clients, their open files, busy and slow files are for administrators,
+//! because permissions protect the names of files.
 
+mod busy_files;
 mod clients;
 mod operations;
 mod pool_work;
@@ -86,6 +87,10 @@ impl Page {
             View::Pools => {
                 pools::render(&mut piece, &snapshot, &self.within(self.instance.problems()).await?);
                 pool_work::render(&mut piece, &snapshot);
+                if is_administrator {
+                    let busiest = self.within(self.instance.busiest_files(busy_files::ROWS_MAX)).await?;
+                    busy_files::render(&mut piece, &busiest);
+                }
             }
             View::Clients => clients::render(&mut piece, &snapshot, is_administrator),
             View::Operations => operations::render(&mut piece, &snapshot, is_administrator),

@@ -241,6 +241,18 @@ async fn only_administrators_see_who_the_clients_are_and_what_they_have_open() {
 }
 
 #[tokio::test]
+async fn the_busiest_files_are_shown_to_administrators_only() {
+    let browser = Browser::new();
+    let (ann, root) = (browser.log_in("ann").await, browser.log_in("root").await);
+    for page in ["/ui/pools", "/ui/live/pools"] {
+        assert!(browser.see_as(&root, page).await.text.contains("/secret-dir/busy"), "{page}");
+        let seen = browser.see_as(&ann, page).await;
+        assert_eq!(seen.status, StatusCode::OK);
+        assert!(!seen.text.contains("secret-") && !seen.text.contains("Busiest"), "{}", seen.text);
+    }
+}
+
+#[tokio::test]
 async fn problems_are_told_with_advice_and_a_stuck_instance_is_said_to_be_one() {
     let browser = Browser::new();
     let ann = browser.log_in("ann").await;

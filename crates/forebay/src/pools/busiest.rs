@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use admin::instance::BusyFileView;
 use anyhow::{Result, bail};
 use api::{Paths, Pool};
 use pool::{FileCounts, LocalPool};
@@ -55,10 +56,22 @@ pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
         bail!("no instance runs on {}: the counts begin anew with each start", data.display());
     };
     files.retain(|file| wanted.as_ref().is_none_or(|wanted| file.pool == *wanted));
-    files.sort_by_key(|file| std::cmp::Reverse(file.bytes()));
-    files.truncate(usize::from(top));
+    keep_most(&mut files, usize::from(top));
     output::print(arguments.output, &Busiest { files }, Busiest::text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The `top` files of all pools, as the web page has them.
+pub async fn views(names: &dyn Paths, pools: &[Arc<LocalPool>], top: usize) -> Vec<BusyFileView> {
+    let mut files = answer(names, pools, top).await;
+    keep_most(&mut files, top);
+    files.into_iter().map(FileStatistics::view).collect()
+}
+
+/// Those with the most bytes, and these first.
+fn keep_most(files: &mut Vec<FileStatistics>, top: usize) {
+    files.sort_by_key(|file| std::cmp::Reverse(file.bytes()));
+    files.truncate(top);
 }
 
 /// The `top` files of each pool.
@@ -91,6 +104,22 @@ impl FileStatistics {
             counts: counted.collect(),
             waits: counts.waits,
             contended: counts.is_contended,
+        }
+    }
+
+    fn view(self) -> BusyFileView {
+        let ((reads, read_bytes), (writes, written_bytes)) = (self.sum("read"), self.sum("write"));
+        BusyFileView {
+            modes: self.modes(),
+            pool: self.pool,
+            file: self.file,
+            path: self.path,
+            reads,
+            read_bytes,
+            writes,
+            written_bytes,
+            waits: self.waits,
+            contended: self.contended,
         }
     }
 
@@ -178,7 +207,7 @@ mod tests {
             contended: true,
         };
         let named = FileStatistics { path: Some("/a/b".to_owned()), ..file.clone() };
-        let text = Busiest { files: vec![file, named] }.text();
+        let text = Busiest { files: vec![file, named.clone()] }.text();
         let rows: Vec<&str> = text.lines().collect();
         assert!(
             rows[1].contains("direct 75 %, buffered 25 %  9 (contended)  file 0000000000000007"),
@@ -187,6 +216,9 @@ mod tests {
         let cells: Vec<&str> = rows[2].split_whitespace().collect();
         assert_eq!(cells[..8], ["pool-0", "2", "1.0", "KiB", "4", "7.0", "KiB", "direct"], "{text}");
         assert!(rows[2].ends_with("/a/b"), "{text}");
+        let view = named.view();
+        assert_eq!((view.reads, view.read_bytes, view.writes, view.written_bytes), (2, 1024, 4, 7 << 10));
+        assert_eq!((view.path.as_deref(), view.modes.as_str()), (Some("/a/b"), "direct 75 %, buffered 25 %"));
         assert_eq!(Busiest { files: Vec::new() }.text(), "no file was read or written\n");
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, CopyView, GrantView, GssView, KeysView, LogLevels, NamespaceView, NfsView,
-    OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, ScrubView, SlowOperation,
-    Snapshot,
+    BusyFileView, CacheView, ClientView, CopyView, GrantView, GssView, KeysView, LogLevels, NamespaceView,
+    NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, ScrubView,
+    SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
@@ -28,6 +28,7 @@ use types::{Clock, FileId, Name, PoolId, display::Size};
 use crate::keys::Keys;
 use crate::output::counted;
 use crate::pool_map::{PoolMap, PoolPace};
+use crate::pools::busiest;
 use crate::process;
 
 /// Rates are over the last so many samples, one a second.
@@ -551,6 +552,10 @@ impl Instance for Overview {
             tracing::warn!(%error, "cannot look up the paths of open files");
             vec![None; files.len()]
         })
+    }
+
+    async fn busiest_files(&self, top: usize) -> Vec<BusyFileView> {
+        busiest::views(&*self.namespace, &self.local_pools, top).await
     }
 
     fn log_levels(&self) -> LogLevels {

@@ -1,9 +1,12 @@
-//! The work of the pools: write journals, scrubs, modes of I/O, times, threads, reads from memory and read-ahead.
+//! The work of the pools: write journals, delayed allocation, scrubs, modes of I/O, times, threads, reads from memory and
+//! read-ahead.
 
 use types::display::Size;
 use types::{DateTime, Timestamp};
 
-use crate::instance::{IoLaneView, IoModeView, IoTimesView, JournalView, PoolView, ReadAheadView, Snapshot};
+use crate::instance::{
+    GatheredView, IoLaneView, IoModeView, IoTimesView, JournalView, PoolView, ReadAheadView, Snapshot,
+};
 use crate::page::format::{Grouped, Minute, Percent, Took};
 use crate::page::html::{Html, html};
 
@@ -15,6 +18,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot) {
     threads(out, &snapshot.io_lanes);
     memory(out, snapshot);
     read_ahead(out, snapshot.read_ahead);
+    gathered(out, &snapshot.gathered);
     journals(out, &snapshot.journals);
     scrubs(out, snapshot);
 }
@@ -132,6 +136,31 @@ fn read_ahead(out: &mut Html, view: ReadAheadView) {
     html!(out; "</dl></section>");
 }
 
+fn gathered(out: &mut Html, pools: &[GatheredView]) {
+    let table = Table {
+        caption: "Delayed allocation",
+        columns: &[
+            ("Pool", false),
+            ("Writes", true),
+            ("Extents", true),
+            ("Complete", true),
+            ("Failed", true),
+            ("Without memory", true),
+            ("In memory", true),
+        ],
+        empty: "No pool gathers writes (pools.gather).",
+    };
+    table.render(out, pools, |out, pool: &GatheredView| {
+        html!(out; "<tr data-key=\"" (pool.pool) "\"><th scope=\"row\" class=\"pool\">" (pool.pool)
+            "</th><td class=\"n\">" (Grouped(pool.writes)) "<span class=\"under\">" (Size(pool.bytes))
+            "</span></td>");
+        for count in [pool.extents, pool.complete, pool.failed, pool.no_memory] {
+            html!(out; "<td class=\"n\">" (Grouped(count)) "</td>");
+        }
+        html!(out; "<td class=\"n\">" (Size(pool.memory_bytes)) "</td></tr>");
+    });
+}
+
 fn journals(out: &mut Html, journals: &[JournalView]) {
     let table = Table {
         caption: "Write journals",
@@ -224,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn journals_scrubs_times_and_memory_are_shown() {
+    fn journals_gathered_writes_scrubs_times_and_memory_are_shown() {
         let scrub = ScrubView {
             running: true,
             done_bytes: 45 << 20,
@@ -241,6 +270,13 @@ mod tests {
                 ..PoolView::default()
             }],
             journals: vec![JournalView { records: 30, syncs: 4, failed: true, ..JournalView::default() }],
+            gathered: vec![GatheredView {
+                writes: 2500,
+                bytes: 96 << 20,
+                extents: 120,
+                memory_bytes: 5 << 20,
+                ..GatheredView::default()
+            }],
             io_times: vec![IoTimesView {
                 direction: "write",
                 mode: "direct",
@@ -257,6 +293,8 @@ mod tests {
         for shown in [
             "<td class=\"n\">7.5</td>",
             ">Failed<",
+            "<span class=\"under\">96.0 MiB</span></td><td class=\"n\">120</td>",
+            "<td class=\"n\">5.0 MiB</td>",
             "45 %",
             "2026-11-21 13:05",
             "2.1 ms",
