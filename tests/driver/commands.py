@@ -1,7 +1,8 @@
 """Scenarios of the command line: no guest, no namespace; the server on loopback as a user starts it."""
 import json, os, re, signal, socket, subprocess, time
 
-from .loopback import USER, Up, check
+from .loopback import USER, Up, check, same
+from .server import FORCED, force, variable
 
 
 def an_ordinary_user_can_start_it(place):
@@ -183,10 +184,28 @@ def config_reference_names_every_key_and_check_finds_mistakes(place):
     up.refuses("leas_s")
 
 
+def keys_that_a_run_forces_reach_servers_that_do_not_set_them(place):
+    before = {variable(key): os.environ.get(variable(key)) for key in FORCED}
+    try:
+        force("io", "buffered"), force("journal", "off"), force("gather", "always")
+        shown = []
+        for config in ("", '[pools]\nio = "paper"\njournal = "pool"\n'):
+            up = Up(place, config=config, data=place.path("data.%d" % len(shown))).ready()
+            said = place.run("pool", "iostat", "--data", up.data, "--json")
+            check(said.returncode == 0, said.stdout)
+            pool = json.loads(said.stdout)["pools"][0]
+            shown.append((pool["policy"], pool["journal"] is not None, pool["gathered"] is not None))
+        same("policy, journal and gathering", shown, [("buffered", False, True), ("paper", True, True)])
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
 SCENARIOS = [an_ordinary_user_can_start_it, the_banner_tells_data_ports_mount_and_how_to_stop,
              another_address_squashes_root_and_says_what_auth_sys_means, sigterm_and_sigint_stop_it_within_five_seconds,
              a_second_start_continues, a_start_after_kill_9_continues, a_second_process_on_the_same_data_is_refused,
              a_port_in_use_gets_one_clear_line, a_read_only_directory_gets_one_clear_line,
              a_directory_of_another_user_gets_one_clear_line, a_full_disk_at_start_gets_one_clear_line,
              data_of_a_newer_version_is_refused, status_tells_what_runs, fsck_tells_clean_data_from_none, settings_of_a_directory_are_set_and_shown_running_and_stopped,
-             config_reference_names_every_key_and_check_finds_mistakes]
+             config_reference_names_every_key_and_check_finds_mistakes,
+             keys_that_a_run_forces_reach_servers_that_do_not_set_them]

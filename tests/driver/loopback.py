@@ -2,7 +2,7 @@
 import contextlib, itertools, os, random, re, shutil, signal, socket, subprocess, threading, time
 
 from .report import Result
-from .server import FAULT, Forebay
+from .server import FAULT, Forebay, own_variables
 
 USER = 4321      # neither root nor the nobody that root is squashed to
 WAIT_S = 15
@@ -88,9 +88,11 @@ class Up:
             argv += ["--config", self.config]
         if user:
             argv = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] + argv
+        own = own_variables(os.path.join(place.dir, self.config))
+        env = {name: value for name, value in os.environ.items() if name not in own}
         with open(self.log, "w") as f:
             self.process = subprocess.Popen(argv + list(extra), stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT,
-                                            cwd=place.dir)
+                                            cwd=place.dir, env=env)
         place.servers.append(self)
 
     @property

@@ -6,7 +6,7 @@ from . import commands, documents, failing_disks, hostile_crowds, http_clients, 
 from .groups import GROUPS
 from .guests import TESTS, run_group
 from .report import Report
-from .server import SERVERS
+from .server import FORCED, SERVERS, force
 
 # The groups without guests, in the order in which they run: name, module, whether servers must stop with nothing logged.
 LOOPBACK = [("command_line", commands, False), ("http_clients", http_clients, True),
@@ -100,11 +100,18 @@ def main(argv, doc):
                    help="run so many groups with guests at a time, and if more than one, those without guests beside them [1]")
     p.add_argument("--list", action="store_true", help="print the scenarios' names and end")
     p.add_argument("--server", choices=sorted(SERVERS), default="forebay", help="ganesha: prove the jobs on a peer")
+    for key, values in FORCED.items():
+        p.add_argument("--" + key, choices=values, help="set pools.%s for all servers that do not set it themselves" % key)
     p.add_argument("--keep", metavar="DIR", help="keep data, logs, consoles and captures here")
     opt = p.parse_args(argv)
     if opt.list:
         list_all()
         return 0
+    forced = {key: getattr(opt, key) for key in FORCED if getattr(opt, key)}
+    if forced and opt.server != "forebay":
+        p.error("--%s needs --server forebay" % ", --".join(forced))
+    for key, value in forced.items():
+        force(key, value)
     if os.geteuid():
         sys.exit("tests/run: needs root (network namespaces, tap devices, loop devices)")
     scratch = opt.keep or tempfile.mkdtemp(prefix="forebay-tests-", dir=os.environ.get("FOREBAY_TEST_DIR", "/var/tmp"))
@@ -124,5 +131,5 @@ def main(argv, doc):
     finally:
         if not opt.keep:
             shutil.rmtree(scratch, ignore_errors=True)
-    print("tests/run: %.0f s" % (time.monotonic() - t0))
+    print(", ".join(["tests/run: %.0f s" % (time.monotonic() - t0)] + ["--%s %s" % one for one in forced.items()]))
     return report.close()

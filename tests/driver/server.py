@@ -1,5 +1,5 @@
 """The servers that a guest can mount: Forebay as a user would start it, and a peer to prove the jobs with."""
-import os, re, shlex, shutil, subprocess
+import os, re, shlex, shutil, subprocess, tomllib
 
 HEAD = "10.77.0.1"
 NFS_PORT, POOL_PORT = 2049, 20491
@@ -8,6 +8,30 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 # Lines that a human would have to look at; an end-to-end run may cause none that its group has not announced.
 # That the machine of the tests has an ext4 without a journal is nobody's fault.
 FAULT = re.compile(r"^(?!.*ext4 without a journal).*(\b(ERROR|WARN)\b|panicked|stack backtrace|SIGSEGV|leaked)")
+
+
+# Keys of [pools] that a run can set for all its servers, and what it may say of them.
+FORCED = {"io": ("auto", "buffered", "uncached", "direct", "paper", "beegfs"), "journal": ("on", "off"),
+          "gather": ("auto", "always", "never")}
+
+
+def variable(key):
+    return "FOREBAY_POOLS_" + key.upper()
+
+
+def force(key, value):
+    """For all servers that start from now on."""
+    os.environ[variable(key)] = "pool" if (key, value) == ("journal", "on") else value
+
+
+def own_variables(config):
+    """Variables that must not reach the server with this configuration file: it sets the key itself, and a variable would win."""
+    try:
+        with open(config, "rb") as f:
+            pools = tomllib.load(f).get("pools", {})
+    except (OSError, ValueError):      # one that is wrong on purpose
+        return []
+    return [variable(key) for key in FORCED if key in pools]
 
 
 class Forebay:
@@ -30,6 +54,8 @@ class Forebay:
                 "--pool-port", str(POOL_PORT), "--pools", str(self.pools), "--config", self.config] + self.extra
         if self.user:
             argv = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] + argv
+        unset = [word for name in own_variables(self.config) for word in ("-u", name)]
+        argv = ["env"] + unset + argv if unset else argv
         return shlex.join(argv)
 
     def fsck(self):
