@@ -379,8 +379,12 @@ impl DataPath {
             memory_alignment_bytes: Some(1 << address.trailing_zeros().min(20)),
         };
         let observed = io.observe(Kind::Write, offset, length, began);
-        // Behind the end there are no pages.
-        let pages = if offset < size { self.pages(file, offset, length) } else { Pages::NONE };
+        // Behind the end there are no pages. A direct write leaves the pages of its edges in the cache, so that those of
+        // neighbouring writes do not count.
+        let pages = match whole_pages(offset, length) {
+            Some(whole) if offset < size => self.pages(file, whole.offset(), whole.length()),
+            _ => Pages::NONE,
+        };
         let inputs = rule.inputs(io, request, size, pages, observed);
         let decision = decide(&inputs, &rule.thresholds);
         let buffered = || write_all(file, data, offset).map(|()| Ran::Buffered);
@@ -517,6 +521,12 @@ fn is_pinned_to_cache(io: &FileIo) -> bool {
 fn check_end(offset: u64, data: &[u8]) -> Result<(), Errno> {
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
     end.map(drop).ok_or(Errno::FBIG)
+}
+
+/// Those that a write of this range fills.
+fn whole_pages(offset: u64, length: u64) -> Option<ByteRange> {
+    let page = page_size() as u64;
+    ByteRange::from_bounds(offset.next_multiple_of(page), (offset + length) / page * page)
 }
 
 fn read_of(offset: u64, length_bytes: u64) -> Request {

@@ -143,6 +143,27 @@ fn a_calibration_takes_large_writes_past_the_cache_and_leaves_hot_reads_in_it() 
     assert_eq!(bench.counted(Kind::Read, Mode::Buffered, Reason::HotRead), (1, 256 << 10));
 }
 
+#[test]
+fn pages_that_unaligned_neighbours_share_keep_no_write_in_the_cache() {
+    let bench = Bench::new(Policy::Auto);
+    if !bench.has(Mode::Direct) || !bench.path.capabilities().cachestat {
+        println!("skipped: no direct I/O here, or pages are not counted");
+        return;
+    }
+    let thresholds = Thresholds { unaligned_direct_bytes_min: 64 << 10, ..direct_from(64 << 10) };
+    bench.path.set_thresholds(thresholds);
+    let block = pattern(128 << 10);
+    for number in 0..4 {
+        bench.write(2104 + number * (128 << 10), &block);
+    }
+    // Of a file that has them already, as well.
+    for number in 0..4 {
+        bench.write(2104 + number * (128 << 10), &block);
+    }
+    assert_eq!(bench.counted(Kind::Write, Mode::Direct, Reason::LargeWrite).0, 8);
+    assert!(bench.read(2104, 512 << 10) == block.repeat(4));
+}
+
 /// A try of the page cache that misses starts read-ahead, whose pages count as resident.
 #[test]
 fn a_cold_read_of_a_large_file_that_is_used_once_is_not_taken_for_a_hot_one() {
