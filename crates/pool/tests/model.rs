@@ -12,6 +12,8 @@ use api::{ANSWER_TIME, Advice, OpenReplica, Pool, PoolError, RangeKind, Source, 
 use bytes::Bytes;
 use forebay_pool::{GatherPolicy, IoPolicy, JournalPlace, LocalPool};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use types::{ByteRange, FileId};
 
 #[derive(Clone, Debug)]
@@ -60,6 +62,24 @@ enum Step {
     Restart {
         clean: bool,
     },
+}
+
+impl Step {
+    fn of_later_file(mut self, more: u64) -> Step {
+        match &mut self {
+            Step::Write { file, .. }
+            | Step::Truncate { file, .. }
+            | Step::Read { file, .. }
+            | Step::Remove { file }
+            | Step::Sync { file }
+            | Step::Forget { file }
+            | Step::Copy { file, .. }
+            | Step::Deallocate { file, .. }
+            | Step::Seek { file, .. } => *file += more,
+            Step::Restart { .. } => {}
+        }
+        self
+    }
 }
 
 /// Around the beginning of a file, and around the borders of its first extents (1 MiB).
@@ -249,19 +269,51 @@ async fn check(pool: &LocalPool, model: &Model) {
     assert_eq!(pool.status().replicas, expected.len() as u64);
 }
 
+const WAYS: [(IoPolicy, JournalPlace, GatherPolicy); 7] = [
+    (IoPolicy::Auto, JournalPlace::Off, GatherPolicy::Never),
+    (IoPolicy::Uncached, JournalPlace::Off, GatherPolicy::Never),
+    (IoPolicy::Direct, JournalPlace::Off, GatherPolicy::Never),
+    (IoPolicy::Auto, JournalPlace::Pool, GatherPolicy::Never),
+    (IoPolicy::Direct, JournalPlace::Pool, GatherPolicy::Never),
+    (IoPolicy::Auto, JournalPlace::Off, GatherPolicy::Always),
+    (IoPolicy::Direct, JournalPlace::Pool, GatherPolicy::Always),
+];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_pool_is_a_list_of_byte_strings(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for io in [IoPolicy::Auto, IoPolicy::Uncached, IoPolicy::Direct] {
-            runtime.block_on(run(steps.clone(), io, JournalPlace::Off, GatherPolicy::Never));
+        for (io, journal, gather) in WAYS {
+            runtime.block_on(run(steps.clone(), io, journal, gather));
         }
-        for io in [IoPolicy::Auto, IoPolicy::Direct] {
-            runtime.block_on(run(steps.clone(), io, JournalPlace::Pool, GatherPolicy::Never));
+    }
+}
+
+/// By hand, as docs/dev/conformance.md says. `FOREBAY_MODEL_STEPS` and `FOREBAY_MODEL_SEED` set the number and the order.
+#[test]
+#[ignore = "takes many minutes"]
+fn a_pool_is_a_list_of_byte_strings_over_a_million_steps() {
+    const TOGETHER: usize = 200;
+    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (goal, seed) = (number("FOREBAY_MODEL_STEPS", 1_000_000), number("FOREBAY_MODEL_SEED", 1));
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (round, (io, journal, gather)) in (1..).zip(WAYS.iter().cycle()) {
+        let steps = prop::collection::vec(step(), TOGETHER).new_tree(&mut runner).unwrap().current();
+        // A file that was removed never comes back, so others take over.
+        let steps = steps.into_iter().enumerate().map(|(at, step)| step.of_later_file(at as u64 / 25 * 5));
+        runtime.block_on(run(steps.collect(), *io, journal.clone(), *gather));
+        let done = round * TOGETHER as u64;
+        if round % 50 == 0 || done >= goal {
+            println!("{done} steps of seed {seed}");
         }
-        runtime.block_on(run(steps.clone(), IoPolicy::Auto, JournalPlace::Off, GatherPolicy::Always));
-        runtime.block_on(run(steps, IoPolicy::Direct, JournalPlace::Pool, GatherPolicy::Always));
+        if done >= goal {
+            return;
+        }
     }
 }
