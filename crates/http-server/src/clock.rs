@@ -5,12 +5,11 @@ use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http_wire::date::DATE_BYTES;
 use parking_lot::Mutex;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use types::Timestamp;
-
-const DATE_BYTES: usize = 29;
 
 #[derive(Default)]
 pub(crate) struct DateClock {
@@ -76,8 +75,7 @@ impl Patience {
 
 fn text_of(now: SystemTime) -> [u8; DATE_BYTES] {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let text = http_wire::date::text(Timestamp::from_unix(since));
-    text.as_bytes().try_into().expect("a date has 29 bytes")
+    http_wire::date::text(Timestamp::from_unix(since))
 }
 
 #[cfg(test)]

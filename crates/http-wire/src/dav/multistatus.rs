@@ -165,7 +165,7 @@ impl Props<'_> {
     pub fn time(&mut self, property: LiveProperty, time: Timestamp) {
         self.element(property, |out| match property {
             LiveProperty::CreationDate => date::internet_date(out, time),
-            _ => out.put_slice(http_date::text(time).as_bytes()),
+            _ => out.put_slice(&http_date::text(time)),
         });
     }
 
