@@ -14,7 +14,9 @@ use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{EXPECT, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use http::uri::Authority;
 use http::{Method, Uri, Version};
 
@@ -119,17 +121,22 @@ fn parse(bytes: Bytes, headers_max: usize, last: &mut Option<Authority>) -> Resu
     let target = bytes.slice_ref(request.path.unwrap_or_default().as_bytes());
     let uri = uri(target, &method)?;
     let mut headers = HeaderMap::with_capacity(request.headers.len());
+    // Most requests have none of these. Looking for each would take longer than reading the head.
+    let (mut has_framing, mut has_expect, mut has_connection) = (false, false, false);
     for header in request.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| HeadError::HeaderLine)?;
+        has_framing |= name == CONTENT_LENGTH || name == TRANSFER_ENCODING;
+        has_expect |= name == EXPECT;
+        has_connection |= name == CONNECTION;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(header.value))
             .map_err(|_| HeadError::HeaderValue)?;
         headers.append(name, value);
     }
     let authority = authority(&uri, &headers, version, last)?;
-    let framing = framing::of(&headers, version)?;
+    let framing = if has_framing { framing::of(&headers, version)? } else { BodyFraming::None };
     Ok(RequestHead {
-        expects_continue: expects_continue(&headers, version, framing)?,
-        keep_alive: keep_alive(&headers, version),
+        expects_continue: has_expect && expects_continue(&headers, version, framing)?,
+        keep_alive: if has_connection { keep_alive(&headers, version) } else { version == Version::HTTP_11 },
         method,
         uri,
         version,

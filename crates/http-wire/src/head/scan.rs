@@ -43,8 +43,7 @@ impl Scan {
             let (budget, excess) = self.budget(class, limits);
             let seen = self.at - self.line_start;
             let window = &line[..line.len().min(budget)];
-            let Some(found) = window.get(seen..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
-            else {
+            let Some(found) = window.get(seen..).and_then(line_feed) else {
                 if line.len() > budget {
                     return Err(excess);
                 }
@@ -109,5 +108,31 @@ impl Scan {
         self.at = 0;
         self.blank_lines += 1;
         if self.blank_lines > BLANK_LINES_MAX { Err(HeadError::RequestLine) } else { Ok(()) }
+    }
+}
+
+/// Where the first LF is. Sixteen bytes at a time, which the compiler looks at together.
+fn line_feed(bytes: &[u8]) -> Option<usize> {
+    let is_lf = |byte: &u8| *byte == b'\n';
+    let (blocks, _) = bytes.as_chunks::<16>();
+    let has_lf = |block: &[u8; 16]| block.iter().fold(false, |found, byte| found | is_lf(byte));
+    let begin = 16 * blocks.iter().position(has_lf).unwrap_or(blocks.len());
+    bytes[begin..].iter().position(is_lf).map(|at| begin + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_feed_is_found_wherever_it_stands() {
+        for len in 0..70 {
+            let mut bytes = vec![b'\r'; len];
+            assert_eq!(line_feed(&bytes), None);
+            for at in (0..len).rev() {
+                bytes[at] = b'\n';
+                assert_eq!(line_feed(&bytes), Some(at), "of {len}");
+            }
+        }
     }
 }
