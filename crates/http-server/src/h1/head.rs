@@ -114,14 +114,16 @@ pub(crate) fn bare_answer(status: StatusCode, line: &str) -> String {
 
 /// As `Content-Length`: names have no case, but scripts of the grid look for them in the spelling that all others send.
 fn put_name(out: &mut BytesMut, name: &str) {
-    let start = out.len();
-    out.extend_from_slice(name.as_bytes());
-    let mut begins = true;
-    for byte in &mut out[start..] {
-        if begins {
-            *byte = byte.to_ascii_uppercase();
-        }
-        begins = *byte == b'-';
+    let (name, start) = (name.as_bytes(), out.len());
+    out.extend_from_slice(name);
+    let spelled = &mut out[start..];
+    if let Some(first) = spelled.first_mut() {
+        first.make_ascii_uppercase();
+    }
+    // Without branches, so that the compiler takes many bytes together.
+    for (byte, pair) in spelled.iter_mut().skip(1).zip(name.windows(2)) {
+        let begins = pair[0] == b'-' && pair[1].is_ascii_lowercase();
+        *byte ^= u8::from(begins) << 5;
     }
 }
 
@@ -176,6 +178,8 @@ mod tests {
             ("digest", "Digest"),
             ("x-oc-mtime", "X-Oc-Mtime"),
             ("a--b-", "A--B-"),
+            ("x-4-_-z", "X-4-_-Z"),
+            ("content-security-policy-report-only", "Content-Security-Policy-Report-Only"),
         ] {
             let mut out = BytesMut::from("Before-");
             put_name(&mut out, name);
