@@ -8,6 +8,7 @@
 //! slowly, and a connection that waits, waits for its own bytes to be sent and for nobody else's.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -129,10 +130,10 @@ fn count<K: Hash + Eq>(counts: &HashMap<K, usize>, key: &K) -> usize {
 }
 
 fn subtract<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, bytes: usize) {
-    if let Some(count) = counts.get_mut(&key) {
-        *count -= bytes;
-        if *count == 0 {
-            counts.remove(&key);
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= bytes;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }
