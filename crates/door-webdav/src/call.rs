@@ -82,7 +82,7 @@ impl Call {
     }
 
     pub fn if_header(&self) -> Result<Option<IfHeader>, Refusal> {
-        let header = self.single("if")?.map(|value| IfHeader::parse(value.as_bytes())).transpose();
+        let header = self.single(dav::IF)?.map(|value| IfHeader::parse(value.as_bytes())).transpose();
         header.map_err(|error| Refusal::bad_request(error.to_string()))
     }
 
@@ -135,9 +135,12 @@ impl Call {
 /// who would otherwise have no memory left because of strangers. `None`: anonymous callers, which have nothing in
 /// common.
 pub(crate) fn payer(caller: &Caller) -> Option<u64> {
+    if caller.role == Role::Anonymous {
+        return None;
+    }
     let mut hasher = DefaultHasher::new();
     (caller.identity.uid, &caller.grants).hash(&mut hasher);
-    (caller.role != Role::Anonymous).then(|| hasher.finish())
+    Some(hasher.finish())
 }
 
 pub(crate) fn unauthorized(message: impl Into<String>) -> Refusal {

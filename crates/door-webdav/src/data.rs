@@ -17,6 +17,7 @@ use files::{Received, Sums, Writer, mismatch};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service, Source};
+use http_wire::dav::IF;
 use http_wire::target::{self, Target};
 use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
 
@@ -75,7 +76,7 @@ impl DataFace {
         };
         match (request.method.as_str(), ticket.purpose) {
             // `If` may name other paths, and locks.
-            ("GET" | "HEAD", Purpose::Read { change }) if !request.headers.contains_key("if") => {
+            ("GET" | "HEAD", Purpose::Read { change }) if !request.headers.contains_key(IF) => {
                 match self.open_version(&ticket, change).await? {
                     Some(version) => self.send(&request.method, &request.headers, &target, version),
                     None => Ok(self.back_to_head(&request, &target)),

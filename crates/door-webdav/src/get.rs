@@ -8,6 +8,7 @@ use files::{Content, ContentMode, OpenFile};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Response, Source};
+use http_wire::dav::IF;
 use http_wire::target::{encode_path, put_query_text};
 use http_wire::{content, digest};
 use types::{Attributes, Clock, FileKind, Random};
@@ -104,7 +105,7 @@ impl Reads {
             || call.method != Method::GET
             || !follows_redirects(&call.headers)
             || asks_for_digest(&call.headers)
-            || call.headers.contains_key("if")
+            || call.headers.contains_key(IF)
             || call.caller.is_bound_to_addresses()
             || self.access.files.is_being_written(file.file)
         {
