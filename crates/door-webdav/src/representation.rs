@@ -2,9 +2,10 @@
 //! and at a pool.
 
 use std::any::Any;
+use std::sync::LazyLock;
 
 use api::Published;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Piece, Response, ResponseBody, Source};
 use http_wire::conditional::{self, Current, ETag, Verdict};
@@ -15,9 +16,22 @@ use types::{Attributes, ByteRange, Random, Timestamp};
 
 use crate::refusal::Refusal;
 
-/// A map that grows is made anew each time.
-const HEADERS_ROOM: usize = 10;
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// The headers of each answer with a file. A copy takes less than half as long as a map that is filled anew. Those that
+/// are empty here stand in the place in which they are sent.
+static ALWAYS: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let empty = HeaderValue::from_static("");
+    HeaderMap::from_iter([
+        (header::ETAG, empty.clone()),
+        (header::LAST_MODIFIED, empty.clone()),
+        (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
+        (header::CACHE_CONTROL, PRIVATE),
+        (header::CONTENT_TYPE, empty),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox")),
+    ])
+});
 
 /// A file that stays what it is while this lives.
 pub(crate) type Hold = Box<dyn Any + Send + Sync>;
@@ -42,8 +56,7 @@ pub(crate) fn respond(
     content: Representation<'_>,
     now: Timestamp,
 ) -> Result<Response, Refusal> {
-    let etag = content.etag.clone();
-    let current = Current { etag: &etag, modified: content.modified };
+    let current = Current { etag: &content.etag, modified: content.modified };
     match conditional::evaluate(method, headers, Some(current)) {
         Verdict::Proceed => {}
         Verdict::NotModified => {
@@ -73,16 +86,14 @@ pub(crate) fn respond(
 
 fn described(content: &Representation<'_>) -> Response {
     let mut response = Response::new(StatusCode::OK);
-    response.headers.reserve(HEADERS_ROOM);
-    response = response
-        .with(header::ETAG, content.etag.header_value())
-        .with(header::LAST_MODIFIED, date::header_value(content.modified))
-        .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
-        .with(header::CACHE_CONTROL, PRIVATE)
-        .with(header::CONTENT_TYPE, HeaderValue::from_static(content.content_type))
-        .with(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
-        .with(HeaderName::from_static("content-security-policy"), HeaderValue::from_static("sandbox"));
-    response.headers.extend(content.digests.clone());
+    let headers = &mut response.headers;
+    headers.clone_from(&ALWAYS);
+    headers.insert(header::ETAG, content.etag.header_value());
+    headers.insert(header::LAST_MODIFIED, date::header_value(content.modified));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content.content_type));
+    if !content.digests.is_empty() {
+        headers.extend(content.digests.clone());
+    }
     response
 }
 
