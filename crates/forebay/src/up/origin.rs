@@ -7,8 +7,13 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_server::{Request, Response};
+
+/// Names that are made once are found without being parsed for each request.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 pub struct Origins {
     /// As in `http.names`, and the host's own.
@@ -56,20 +61,21 @@ impl Origins {
 
 /// As browsers tell (Fetch Metadata Request Headers, W3C): anything but that a user followed a link.
 fn is_of_another_site(method: &Method, headers: &HeaderMap) -> bool {
-    let says = |name: &str, word: &str| headers.get(name).map(HeaderValue::as_bytes) == Some(word.as_bytes());
+    let says =
+        |name: HeaderName, word: &str| headers.get(name).map(HeaderValue::as_bytes) == Some(word.as_bytes());
     let is_link = || {
         matches!(*method, Method::GET | Method::HEAD)
-            && says("sec-fetch-mode", "navigate")
-            && says("sec-fetch-dest", "document")
+            && says(FETCH_MODE, "navigate")
+            && says(FETCH_DEST, "document")
     };
-    says("sec-fetch-site", "cross-site") && !is_link()
+    says(FETCH_SITE, "cross-site") && !is_link()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use http::{HeaderName, Version};
+    use http::Version;
     use http_server::{Memory, Peer, RequestBody, TlsPeer};
 
     use super::*;

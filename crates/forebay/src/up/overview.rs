@@ -75,10 +75,14 @@ impl Measures {
     pub fn http_client(&self, address: IpAddr) {
         let now = self.clock.monotonic();
         let mut clients = self.http_clients.lock();
-        if clients.len() >= HTTP_CLIENTS_MAX && !clients.contains_key(&address) {
+        if let Some(seen) = clients.get_mut(&address) {
+            *seen = now;
+            return;
+        }
+        if clients.len() >= HTTP_CLIENTS_MAX {
             clients.retain(|_, seen| now.saturating_sub(*seen) < HTTP_CLIENT_AGE);
         }
-        if clients.len() < HTTP_CLIENTS_MAX || clients.contains_key(&address) {
+        if clients.len() < HTTP_CLIENTS_MAX {
             clients.insert(address, now);
         }
     }
