@@ -146,7 +146,10 @@ async fn converse<P: Program>(
             };
             let bytes = intake.memory_of(&record);
             let Some(call) = rpc::route(&connection, record) else { break 'connection };
-            let Some(call) = call else { continue };
+            let Some(call) = call else {
+                (began, reserved) = (None, None);
+                continue;
+            };
             // A call is answered or its connection is gone: the place is free again when the reply is written.
             let place =
                 flight.place(address, bytes, &calls, is_over(intake.socket(), &connection, &stop)).await;

@@ -203,8 +203,9 @@ pub struct CompoundArgs {
 
 impl CompoundArgs {
     pub fn decode_header(d: &mut Decoder) -> Result<Self, XdrError> {
-        let tag = d.opaque(TAG_BYTES_MAX)?;
-        Ok(Self { tag: Opaque(tag), minorversion: u32::decode(d)?, op_count: u32::decode(d)? })
+        // A copy: the reply has the tag, and would pin the whole request until it is sent.
+        let tag = Opaque::copy_from_slice(&d.opaque(TAG_BYTES_MAX)?);
+        Ok(Self { tag, minorversion: u32::decode(d)?, op_count: u32::decode(d)? })
     }
 
     /// Reads the next operation. If the minor version does not have it, the result is `Illegal`, and its arguments are

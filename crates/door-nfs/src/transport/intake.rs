@@ -41,7 +41,15 @@ impl Intake {
             self.records.received();
             return Ok(Some(long.finish()));
         }
-        if self.long.is_some() { Ok(None) } else { self.records.feed(&mut self.buffer) }
+        if self.long.is_some() {
+            return Ok(None);
+        }
+        let record = self.records.feed(&mut self.buffer)?;
+        if record.as_ref().is_some_and(|record| record.len() > READ_BYTES) {
+            // Its fragments were joined. The buffer has grown for them, and would stay so large.
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
+        Ok(record)
     }
 
     /// Memory that the record that has begun will take, as far as is known, if it is a long one.
@@ -82,5 +90,44 @@ impl Intake {
 
     pub fn socket(&self) -> &OwnedReadHalf {
         &self.reader
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_record_in_fragments_leaves_no_long_buffer_behind() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let local = stream.local_addr().unwrap();
+        let (reader, writer) = stream.into_split();
+        let connection = Connection::new(peer, local, writer, Duration::from_secs(60));
+        let memory = AlignedBuffers::new(ALIGNMENT_BYTES, 0);
+        let mut intake = Intake::new(reader, 2 << 20, &memory);
+        let sending = tokio::spawn(async move {
+            client.write_all(&(1_u32 << 20).to_be_bytes()).await.unwrap();
+            client.write_all(&vec![7; 1 << 20]).await.unwrap();
+            client.write_all(&[0x80, 0, 0, 0, 0x80]).await.unwrap();
+            client
+        });
+        let record = loop {
+            if let Some(record) = intake.next().unwrap() {
+                break record;
+            }
+            assert!(intake.read(&connection).await);
+        };
+        assert_eq!(record.len(), 1 << 20);
+        drop(record);
+        intake.buffer.reserve(READ_BYTES);
+        assert!(intake.buffer.capacity() < 2 * READ_BYTES, "{}", intake.buffer.capacity());
+        sending.await.unwrap();
     }
 }

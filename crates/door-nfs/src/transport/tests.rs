@@ -237,6 +237,20 @@ async fn a_peer_that_hangs_up_while_its_record_waits_for_room_is_noticed() {
 }
 
 #[tokio::test]
+async fn room_for_a_reply_that_nobody_waits_for_is_not_that_of_the_next_record() {
+    let server = Server::in_flight(4 << 20).await;
+    let mut client = server.connect().await;
+    // A message of type REPLY, of 68 KiB.
+    let reply = [&[0x80, 1, 0x10, 0, 0, 0, 0, 9, 0, 0, 0, 1][..], &[0; (68 << 10) - 8]].concat();
+    client.send_raw(&reply).await;
+    // A MiB that does not come whole.
+    client.send_raw(&[&[0x80, 0x10, 0, 0][..], &[7; 100]].concat()).await;
+    while server.flight.incoming_bytes() < 1 << 20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn a_stop_finishes_what_is_under_way() {
     let server = Server::start().await;
     let (mut client, _, session) = server.mount("a").await;

@@ -106,6 +106,16 @@ fn an_operation_of_4_2_is_illegal_and_unread_in_4_1() {
     }
 }
 
+/// The reply has it, and waits for a peer that does not read.
+#[test]
+fn a_tag_keeps_no_memory_of_its_request() {
+    let bytes = message(1, Vec::new());
+    let mut d = Decoder::new(bytes.clone());
+    let header = CompoundArgs::decode_header(&mut d).unwrap();
+    drop(d);
+    assert!(bytes.is_unique(), "{:?} is a copy", header.tag);
+}
+
 #[test]
 fn a_tag_over_the_limit_is_refused() {
     let mut bytes = 1028u32.to_be_bytes().to_vec();
