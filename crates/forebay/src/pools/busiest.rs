@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::instance::BusyFileView;
 use anyhow::{Result, bail};
@@ -19,6 +20,8 @@ use crate::output;
 use crate::table::{Column, Table};
 
 const TOP: u16 = 20;
+/// How long the web page waits for names.
+const NAMES_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileStatistics {
@@ -61,10 +64,16 @@ pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The `top` files of all pools, as the web page has them.
+/// The `top` files of all pools, as the web page has them. The rest of the page is in memory, so it waits for names
+/// only shortly.
 pub async fn views(names: &dyn Paths, pools: &[Arc<LocalPool>], top: usize) -> Vec<BusyFileView> {
-    let mut files = answer(names, pools, top).await;
-    keep_most(&mut files, top);
+    let mut found = found(pools, top);
+    found.sort_by_key(|(_, counts)| {
+        std::cmp::Reverse(counts.counts.iter().map(|count| count.bytes).sum::<u64>())
+    });
+    found.truncate(top);
+    let files = tokio::time::timeout(NAMES_TIME, named(names, &found)).await;
+    let files = files.unwrap_or_else(|_| with_paths(&found, vec![None; found.len()]));
     files.into_iter().map(FileStatistics::view).collect()
 }
 
@@ -76,15 +85,23 @@ fn keep_most(files: &mut Vec<FileStatistics>, top: usize) {
 
 /// The `top` files of each pool.
 pub async fn answer(names: &dyn Paths, pools: &[Arc<LocalPool>], top: usize) -> Vec<FileStatistics> {
-    let found: Vec<(PoolId, FileCounts)> = pools
-        .iter()
-        .flat_map(|pool| pool.busiest(top).into_iter().map(|counts| (pool.id(), counts)))
-        .collect();
+    named(names, &found(pools, top)).await
+}
+
+fn found(pools: &[Arc<LocalPool>], top: usize) -> Vec<(PoolId, FileCounts)> {
+    pools.iter().flat_map(|pool| pool.busiest(top).into_iter().map(|counts| (pool.id(), counts))).collect()
+}
+
+async fn named(names: &dyn Paths, found: &[(PoolId, FileCounts)]) -> Vec<FileStatistics> {
     let files: Vec<FileId> = found.iter().map(|(_, counts)| counts.file).collect();
     let paths = names.paths(&files).await.unwrap_or_else(|error| {
         tracing::info!(%error, "cannot look up the paths of open files");
         vec![None; files.len()]
     });
+    with_paths(found, paths)
+}
+
+fn with_paths(found: &[(PoolId, FileCounts)], paths: Vec<Option<Vec<Name>>>) -> Vec<FileStatistics> {
     found.iter().zip(paths).map(|((pool, counts), path)| FileStatistics::new(*pool, counts, path)).collect()
 }
 
