@@ -40,6 +40,31 @@ fn a_range_gets_these_bytes_and_a_suffix_the_last_ones() {
     }
 }
 
+#[test]
+fn each_answer_with_a_file_has_the_same_headers_for_browsers_and_caches() {
+    let (_instance, server, _) = with_file();
+    let asked = [
+        server.ask("GET", "/file"),
+        server.ask("HEAD", "/file"),
+        server.ask("GET", "/file").with("Range", "bytes=1-2"),
+    ];
+    for ask in asked {
+        let answer = server.send(&ask);
+        for (name, value) in [
+            ("accept-ranges", "bytes"),
+            ("cache-control", "private, no-cache"),
+            ("content-type", "application/octet-stream"),
+            ("x-content-type-options", "nosniff"),
+            ("content-security-policy", "sandbox"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{} {name}", answer.status);
+        }
+        for name in ["etag", "last-modified", "date"] {
+            assert!(answer.header(name).is_some_and(|value| !value.is_empty()), "{} {name}", answer.status);
+        }
+    }
+}
+
 /// The parts of multipart/byteranges, each with where it says it is from.
 fn parts(content_type: &str, body: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let boundary = content_type.split_once("boundary=").expect("a boundary").1.trim_matches('"');

@@ -49,6 +49,8 @@ fn values_share_the_buffer_that_they_came_in() {
 fn the_body_is_framed_by_one_header_read_strictly() {
     assert_eq!(head(&with("Content-Length: 17")).framing, BodyFraming::Length(17));
     assert_eq!(head(&with("Transfer-Encoding: Chunked")).framing, BodyFraming::Chunked);
+    assert_eq!(head(&with("CONTENT-length: 17")).framing, BodyFraming::Length(17), "names have no case");
+    assert_eq!(head(&with("transfer-ENCODING: chunked")).framing, BodyFraming::Chunked);
     for lines in [
         "Content-Length: 1\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked\r\nContent-Length: 1",
@@ -238,12 +240,14 @@ fn only_100_continue_is_expected_and_only_for_a_body_in_http_1_1() {
     assert!(head(&with("Transfer-Encoding: chunked\r\nExpect: 100-continue")).expects_continue);
     assert!(!head(&with("Content-Length: 0\r\nExpect: 100-continue")).expects_continue);
     assert!(!head(b"PUT / HTTP/1.0\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n").expects_continue);
+    assert!(head(&with("content-length: 1\r\neXPECT: 100-continue")).expects_continue);
     assert_eq!(status(&with("Expect: the-impossible")), 417);
 }
 
 #[test]
 fn a_connection_stays_unless_told_otherwise() {
     assert!(!head(&with("Connection: TE, Close")).keep_alive);
+    assert!(!head(&with("CONNECTION: close")).keep_alive);
     assert!(head(&with("Connection: upgrade")).keep_alive);
     assert!(!head(b"GET / HTTP/1.0\r\n\r\n").keep_alive);
     assert!(head(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
