@@ -215,6 +215,7 @@ fn config(arguments: &Arguments) -> Config {
         journal: JournalPlace::Pool,
         gather: GatherPolicy::Auto,
         digests: vec![ChecksumKind::Adler32],
+        contention: pool::ContentionThresholds::default(),
         random: Arc::new(SystemRandom),
     }
 }
