@@ -156,8 +156,7 @@ async fn converse<P: Program>(
             let Some(place) = place else { break 'connection };
             (began, reserved) = (None, None);
             if program.exports_version() != exports_version {
-                exports_version = program.exports_version();
-                view = admit(&*program, &connection);
+                (exports_version, view) = (program.exports_version(), admit(&*program, &connection));
             }
             tokio::spawn(answer(Arc::clone(&program), Arc::clone(&connection), view.clone(), call, place));
         }
@@ -172,9 +171,7 @@ async fn converse<P: Program>(
             began = None;
         }
         let is_between = intake.is_between_records();
-        if !admitted.is_served() && connection.is_vouched_for() {
-            admitted.serve();
-        }
+        admitted.serve_if(connection.is_vouched_for());
         let deadline = if is_between {
             Instant::now() + limits.silence_of(view.is_some() && admitted.is_served())
         } else {

@@ -81,7 +81,13 @@ impl ConnectionPlace {
     }
 
     /// The host has shown that it is one of those that something is exported to.
-    pub fn serve(&self) {
+    pub fn serve_if(&self, has_shown: bool) {
+        if has_shown && !self.is_served() {
+            self.serve();
+        }
+    }
+
+    fn serve(&self) {
         let mut taken = self.places.taken.lock();
         taken.unserved -= usize::from(!self.is_served.swap(true, Ordering::Relaxed));
     }
