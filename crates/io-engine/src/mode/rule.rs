@@ -17,7 +17,7 @@ use super::{Decision, Mode, Reason};
 /// | shorter than `small_bytes` | buffered | `small` |
 /// | the range is dirty, the file contended, and this is a large write | direct | `dirty-contended` |
 /// | the range is dirty | buffered | `dirty-pages` |
-/// | the file is contended, and this is a write | direct | `contended` |
+/// | the file is contended, and this is a large write | direct | `contended` |
 /// | memory is tight | uncached, or direct if large | `memory-tight` |
 /// | a write is longer than the headroom for dirty pages | uncached, or direct if large | `dirty-headroom-low` |
 /// | a write will be read soon, the file fits the cache | buffered | `read-after-write` |

@@ -111,19 +111,20 @@ impl Thresholds {
     /// For a pool whose device is measured. The sizes for contention, pressure and unaligned requests follow from the
     /// measured ones by choice: they are not measured themselves.
     pub fn calibrated(write: Crossover, read_sequential: Crossover, read_random: Crossover) -> Thresholds {
+        let unaligned_direct_bytes_min =
+            write.direct_bytes_min.map_or(2 * MIB, |bytes| bytes.saturating_mul(4));
         Thresholds {
             write,
             read_sequential,
             read_random,
             stable_direct_bytes_min: write.direct_bytes_min,
+            // Writers that meet on pages write in parts of pages.
+            contended_direct_bytes_min: write.direct_bytes_min.map(|_| unaligned_direct_bytes_min),
             // Classes have their own smallest sizes, and these come first.
-            contended_direct_bytes_min: Some(0),
             tight_uncached_bytes_min: Some(0),
             // Each class has its own size for direct I/O, which holds under pressure too.
             tight_direct_bytes_min: None,
-            unaligned_direct_bytes_min: write
-                .direct_bytes_min
-                .map_or(2 * MIB, |bytes| bytes.saturating_mul(4)),
+            unaligned_direct_bytes_min,
             ..Thresholds::uncalibrated()
         }
     }
