@@ -12,7 +12,7 @@ from . import grid, phases, workloads
 # By side, not by its place in the list.
 LOOKS = {"calibrated": "a", "buffered": "b", "uncached": "p", "direct": "c1", "paper": "c2", "beegfs": "pgbench", "forebay": "a", "forebay-head": "p", "sendfile": "b",
          "nfs-ganesha": "c2", "before": "pgbench"}
-LEFT, TOP, WIDTH, RIGHT = 150, 110, 560, 150
+LEFT, TOP, WIDTH, RIGHT = 180, 110, 530, 150
 BAR, GAP, BETWEEN = 8, 2, 18
 PANEL, PANEL_TOP = (330, 150), 130
 TITLES = {"streams": "Streams", "phases": "Mixture of phases", "shapes": "Shapes of known benchmarks", "grid": "Streams, lengths and kinds of access",
