@@ -170,6 +170,9 @@ impl Replica {
     ) -> Result<Ran, PoolError> {
         let waits = self.io.waits();
         let written = self.write_behind_gathered(shared, file, data, is_stable);
+        if written.is_ok() {
+            self.file.record().claim_length(data.0 + data.1.len() as u64);
+        }
         if self.io.waits() != waits {
             let (now, window) = (Instant::now(), shared.engine.path().thresholds().contention.window);
             if self.io.is_contended(now) {
@@ -366,6 +369,8 @@ impl Replica {
                 cut.map_err(failed)?;
                 shared.store.faults.in_cut();
                 self.cut_gathered(size);
+            } else {
+                record.claim_length(size);
             }
         }
         // Also what an earlier process wrote and did not sync: from here on it is a length that somebody was promised. Gathered bytes

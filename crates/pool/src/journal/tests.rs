@@ -283,6 +283,38 @@ async fn a_cut_takes_a_promise_of_the_length_back() {
     assert_eq!(read(&open(dir.path()), 1).await, b"abc");
 }
 
+/// A kill came while the file was made longer. The next start but one gave it that length, with zeros.
+#[tokio::test]
+async fn bytes_that_a_kill_left_behind_the_end_are_not_stated_by_a_later_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    for file in 1..=3 {
+        write(&pool, file, 0, b"old", Stability::FileSync).await;
+        replica(&pool, file).await.sync().await.unwrap();
+    }
+    drop(pool);
+    for file in 1..=3 {
+        let path = dir.path().join(ReplicaPlace::of(FileId(file)).path());
+        File::options().write(true).open(path).unwrap().set_len(100).unwrap();
+    }
+    let pool = open(dir.path());
+    let sync = async |file| {
+        replica(&pool, file).await.sync().await.unwrap();
+        pool.parts().journal.settle_all(pool.parts());
+    };
+    assert!(write_through(&pool, 1, 3, b", new").await);
+    sync(1).await;
+    assert_eq!(labelled(dir.path(), 1), 8);
+    write(&pool, 1, 90, &[7; 20], Stability::Unstable).await;
+    sync(1).await;
+    assert_eq!(labelled(dir.path(), 1), 110, "the file goes on behind them");
+    write(&pool, 2, 1, b"x", Stability::Unstable).await;
+    sync(2).await;
+    assert_eq!(labelled(dir.path(), 2), 3);
+    pool.truncate(&[(FileId(3), 100)], ANSWER_TIME).await.sole().unwrap();
+    assert_eq!(labelled(dir.path(), 3), 100, "this length was asked for again");
+}
+
 #[tokio::test]
 async fn a_length_is_left_to_the_namespace_where_the_journal_does_not_have_it() {
     let dir = tempfile::tempdir().unwrap();

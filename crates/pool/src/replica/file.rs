@@ -139,7 +139,8 @@ impl ReplicaFile {
             // Made and not labelled when the machine stopped. It reads as what it is, empty; the first write labels it.
             return Ok(Epoch::default());
         };
-        self.record.learn(&labelled);
+        let size = look_at(found.as_fd()).map_err(|errno| shared.failure("look at a replica", errno))?.size;
+        self.record.learn(&labelled, size);
         let faults = &self.record.faults;
         faults.learn_damage(found.as_fd()).map_err(|error| faults.bad_label(shared, &error.to_string()))?;
         self.descriptors.keep(found);

@@ -255,7 +255,9 @@ impl Replica {
                     shared.store.faults.of_flush()?;
                     let size = look_at(file)?.size;
                     let path = shared.engine.path();
-                    path.write_locked(file, &self.io, size, piece.offset, &piece.data, false).map(drop)
+                    path.write_locked(file, &self.io, size, piece.offset, &piece.data, false)?;
+                    self.file.record().claim_length(piece.offset + piece.data.len() as u64);
+                    Ok(())
                 }),
             };
             drop(pieces);

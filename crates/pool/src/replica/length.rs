@@ -3,6 +3,10 @@
 //! It stands in the label, which is raised after a sync and lowered before a cut. So a power cut may leave it lower than the
 //! data, and then less is noticed. It is higher only where the journal has records of the rest on disk: a length that the
 //! journal promises is on disk in the label before the records go.
+//!
+//! A replica may be longer than its label when it is found: a write or a longer length that was under way at a kill left bytes
+//! that nobody was promised. The label does not state these unless somebody writes them again: the namespace would take the
+//! length over from it after the next kill.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,8 +24,18 @@ pub struct Length {
     durable: AtomicU64,
     /// Cuts begun. Counted after `known` was lowered and before the file is cut.
     cuts: AtomicU64,
+    /// The file was longer than its label when it was found.
+    has_tail: AtomicBool,
+    tail: Mutex<Option<Tail>>,
     /// Held while the label is written, and by a cut until the file is cut. After `ordering`.
     labelling: Mutex<()>,
+}
+
+/// Bytes that were found behind the length of the label.
+struct Tail {
+    end: u64,
+    /// The label's length, or the end of what was written since.
+    claimed: u64,
 }
 
 /// The length known before a look at the file.
@@ -44,10 +58,33 @@ impl Length {
         KnownLength { length: self.known.load(Ordering::Acquire), cuts }
     }
 
-    /// As the label says, when the file is found.
-    pub fn learn(&self, length: Option<u64>) {
+    /// As the label says, when the file is found and has `size` bytes.
+    pub fn learn(&self, length: Option<u64>, size: u64) {
         self.known.store(length.unwrap_or_default(), Ordering::Release);
         self.noted.store(length.is_some(), Ordering::Release);
+        let tail = length.filter(|length| *length < size).map(|claimed| Tail { end: size, claimed });
+        self.has_tail.store(tail.is_some(), Ordering::Release);
+        *self.tail.lock() = tail;
+    }
+
+    /// The file was written up to `end`, or has got that length.
+    pub fn claim(&self, end: u64) {
+        if !self.has_tail.load(Ordering::Acquire) {
+            return;
+        }
+        let mut tail = self.tail.lock();
+        let left =
+            tail.take().map(|Tail { end: found, claimed }| Tail { end: found, claimed: claimed.max(end) });
+        *tail = left.filter(|left| left.claimed < left.end);
+        self.has_tail.store(tail.is_some(), Ordering::Release);
+    }
+
+    /// The length that the label may state after a sync of a file of `size` bytes.
+    fn claimed(&self, size: u64) -> u64 {
+        if !self.has_tail.load(Ordering::Acquire) {
+            return size;
+        }
+        self.tail.lock().as_ref().filter(|tail| size <= tail.end).map_or(size, |tail| size.min(tail.claimed))
     }
 
     /// All below `size` is known to be on disk.
@@ -87,7 +124,8 @@ impl Length {
 impl Labelling<'_> {
     /// The length that a sync brings to the disk at least, unless a cut comes in between.
     pub fn to_sync(&self, size: u64) -> KnownLength {
-        KnownLength { length: size, cuts: self.length.cuts.load(Ordering::Acquire) }
+        let cuts = self.length.cuts.load(Ordering::Acquire);
+        KnownLength { length: self.length.claimed(size), cuts }
     }
 
     /// Writes the label as things are.

@@ -46,9 +46,9 @@ impl Record {
         Birth(self.birth.load(Ordering::Acquire))
     }
 
-    /// From the label, when the file is found.
-    pub fn learn(&self, labelled: &Label) {
-        self.length.learn(labelled.length);
+    /// From the label, when the file is found and has `size` bytes.
+    pub fn learn(&self, labelled: &Label, size: u64) {
+        self.length.learn(labelled.length, size);
         self.learn_birth(labelled.birth);
     }
 
@@ -112,6 +112,11 @@ impl Record {
         Ok(labelling.to_sync(look()?))
     }
 
+    /// The file was written up to `end`, or has got that length.
+    pub fn claim_length(&self, end: u64) {
+        self.length.claim(end);
+    }
+
     /// The journal has a record of a write up to `end`.
     pub fn promise_length(&self, end: u64) {
         self.length.promise(end);
@@ -162,6 +167,10 @@ impl Record {
         let promised = labelling.begin_cut(size, |length| self.label(shared, file, length))?;
         // If that fails, the bytes are there, and the next sync has the label state them again.
         let cut = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, size));
-        cut.inspect_err(|_| self.length.promise(promised))
+        match cut {
+            Ok(()) => self.length.claim(u64::MAX),
+            Err(_) => self.length.promise(promised),
+        }
+        cut
     }
 }
