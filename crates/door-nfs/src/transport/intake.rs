@@ -13,7 +13,9 @@ use super::long_record::{ALIGNMENT_BYTES, LongRecord};
 
 /// Linux sends every request in one fragment; others may cut them.
 const FRAGMENTS_MAX: u32 = 1024;
-pub(super) const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
+/// A WRITE of the largest size and what stands around it. Aligned memory for more has twice this size.
+const LONGEST_BYTES: usize = (1 << 20) + ALIGNMENT_BYTES;
 
 pub(super) struct Intake {
     reader: OwnedReadHalf,
@@ -46,7 +48,7 @@ impl Intake {
         }
         let record = self.records.feed(&mut self.buffer)?;
         if record.as_ref().is_some_and(|record| record.len() > READ_BYTES) {
-            // Its fragments were joined. The buffer has grown for them, and would stay so large.
+            // The buffer has grown for it, and would stay so large.
             self.buffer = BytesMut::from(&self.buffer[..]);
         }
         Ok(record)
@@ -55,16 +57,16 @@ impl Intake {
     /// Memory that the record that has begun will take, as far as is known, if it is a long one.
     pub fn long_bytes(&self) -> Option<usize> {
         let expected = self.records.expected();
-        (expected > READ_BYTES).then(|| self.memory.memory_of(expected + ALIGNMENT_BYTES))
+        (expected > READ_BYTES).then(|| self.memory_for(expected))
     }
 
     /// Memory that a record takes while its call is under way.
     pub fn memory_of(&self, record: &Bytes) -> usize {
-        if record.len() > READ_BYTES {
-            self.memory.memory_of(record.len() + ALIGNMENT_BYTES)
-        } else {
-            record.len()
-        }
+        self.memory_for(record.len())
+    }
+
+    fn memory_for(&self, length: usize) -> usize {
+        if is_long(length) { self.memory.memory_of(length + ALIGNMENT_BYTES) } else { length }
     }
 
     pub fn is_between_records(&self) -> bool {
@@ -74,7 +76,7 @@ impl Intake {
     /// Reads what there is. False: the connection is over. Nothing is lost if it is given up.
     pub async fn read(&mut self, connection: &Connection) -> bool {
         if self.long.is_none()
-            && let Some(length) = self.records.whole().filter(|length| *length > READ_BYTES)
+            && let Some(length) = self.records.whole().filter(|length| is_long(*length))
         {
             let place = connection.payload_place();
             self.long = Some(LongRecord::begin(&self.memory, length, place, &mut self.buffer));
@@ -91,6 +93,11 @@ impl Intake {
     pub fn socket(&self) -> &OwnedReadHalf {
         &self.reader
     }
+}
+
+/// Whether a record gets memory of its own.
+fn is_long(length: usize) -> bool {
+    (READ_BYTES + 1..=LONGEST_BYTES).contains(&length)
 }
 
 #[cfg(test)]
