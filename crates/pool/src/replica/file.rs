@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use api::{PoolError, Presence, ReplicaFacts};
 use parking_lot::Mutex;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
-use rustix::io::Errno;
 use types::{Epoch, FileId};
 
 use super::claim::Claim;
@@ -135,11 +134,10 @@ impl ReplicaFile {
 
     /// Takes a file found under the replica's name for the replica, if its label agrees.
     fn adopt(&self, shared: &PoolParts, found: OwnedFd) -> Result<Epoch, PoolError> {
-        let Some(labelled) = self.verify_label(shared, found.as_fd())? else {
+        let Some((labelled, size)) = self.verify_label(shared, found.as_fd())? else {
             // Made and not labelled when the machine stopped. It reads as what it is, empty; the first write labels it.
             return Ok(Epoch::default());
         };
-        let size = look_at(found.as_fd()).map_err(|errno| shared.failure("look at a replica", errno))?.size;
         self.record.learn(&labelled, size);
         let faults = &self.record.faults;
         faults.learn_damage(found.as_fd()).map_err(|error| faults.bad_label(shared, &error.to_string()))?;
@@ -147,10 +145,16 @@ impl ReplicaFile {
         Ok(labelled.epoch)
     }
 
-    /// The label; `None` for an empty file without one.
-    fn verify_label(&self, shared: &PoolParts, found: BorrowedFd<'_>) -> Result<Option<Label>, PoolError> {
+    /// The label and the size; `None` for an empty file without a label.
+    fn verify_label(
+        &self,
+        shared: &PoolParts,
+        found: BorrowedFd<'_>,
+    ) -> Result<Option<(Label, u64)>, PoolError> {
         let refuse = |reason: &str| Err(self.record.faults.bad_label(shared, reason));
-        if !is_regular(found).map_err(|errno| shared.failure("look at a replica", errno))? {
+        let stat = fstat(found).map_err(|errno| shared.failure("look at a replica", errno))?;
+        let size = u64::try_from(stat.st_size).expect("no file has less than nothing");
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return refuse("it is not a regular file");
         }
         match label::read(found) {
@@ -158,12 +162,9 @@ impl ReplicaFile {
             Ok(Some(label)) if label.instance != shared.store.instance => {
                 refuse("its label names another instance")
             }
-            Ok(Some(label)) => Ok(Some(label)),
-            Ok(None) => match look_at(found) {
-                Ok(extent) if extent.size == 0 => Ok(None),
-                Ok(_) => refuse("it has no label"),
-                Err(errno) => Err(shared.failure("look at a replica", errno)),
-            },
+            Ok(Some(label)) => Ok(Some((label, size))),
+            Ok(None) if size == 0 => Ok(None),
+            Ok(None) => refuse("it has no label"),
             Err(LabelError::Unreadable(errno)) => Err(shared.failure("read a label", errno)),
             Err(LabelError::Malformed) => refuse("its label cannot be understood"),
         }
@@ -324,8 +325,4 @@ fn forget_records(shared: &PoolParts, file: FileId) -> Result<(), PoolError> {
     let Some(newest) = shared.journal.newest(file) else { return Ok(()) };
     shared.journal.settled(file, newest);
     shared.journal.barrier(shared)
-}
-
-fn is_regular(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    Ok(FileType::from_raw_mode(fstat(file)?.st_mode).is_file())
 }

@@ -73,9 +73,10 @@ impl Length {
             return;
         }
         let mut tail = self.tail.lock();
-        let left =
-            tail.take().map(|Tail { end: found, claimed }| Tail { end: found, claimed: claimed.max(end) });
-        *tail = left.filter(|left| left.claimed < left.end);
+        if let Some(left) = &mut *tail {
+            left.claimed = left.claimed.max(end);
+        }
+        tail.take_if(|left| left.claimed >= left.end);
         self.has_tail.store(tail.is_some(), Ordering::Release);
     }
 

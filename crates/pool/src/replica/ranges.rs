@@ -34,7 +34,9 @@ impl Replica {
         }
         let _range = self.lock(shared, bytes.offset(), bytes.length())?;
         let reserved = range::allocate(self.file.create(shared)?, bytes);
-        self.file.record().claim_length(bytes.end());
+        if reserved.is_ok() {
+            self.file.record().claim_length(bytes.end());
+        }
         self.note_change(shared);
         reserved.map_err(|errno| shared.write_failure("reserve space", errno))
     }
@@ -75,7 +77,9 @@ impl Replica {
             let _range = self.lock(shared, length - 1, 1)?;
             range::extend(self.file.create(shared)?, length)
         };
-        self.file.record().claim_length(length);
+        if extended.is_ok() {
+            self.file.record().claim_length(length);
+        }
         self.note_change(shared);
         if extended == Err(Errno::OPNOTSUPP) {
             drop(ordering);
@@ -108,7 +112,9 @@ impl Replica {
         let stretch = self.limit_to_flush(stretch);
         let _range = self.lock_flushed(shared, stretch.to, stretch.length)?;
         let copied = self.copy_merged(shared, file, source, stretch);
-        self.file.record().claim_length(stretch.to + copied.unwrap_or_default());
+        if let Ok(copied) = copied {
+            self.file.record().claim_length(stretch.to + copied);
+        }
         self.note_change(shared);
         let copied = copied.map_err(|errno| shared.write_failure("copy data", errno))?;
         shared.counters.written_bytes.add(copied);
@@ -165,7 +171,9 @@ impl Replica {
         let file = self.prepare_target(shared, claim, stretch)?;
         let _range = self.lock_flushed(shared, stretch.to, stretch.length)?;
         let cloned = range::clone(source.as_fd(), file, stretch);
-        self.file.record().claim_length(stretch.to + stretch.length);
+        if cloned.is_ok() {
+            self.file.record().claim_length(stretch.to + stretch.length);
+        }
         self.note_change(shared);
         cloned.map_err(|errno| shared.write_failure("share data", errno))
     }
