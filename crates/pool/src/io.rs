@@ -100,6 +100,12 @@ pub struct FileCounts {
     pub is_contended: bool,
 }
 
+impl FileCounts {
+    pub fn bytes(&self) -> u64 {
+        self.counts.iter().map(|count| count.bytes).sum()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCount {
     pub kind: Kind,

@@ -59,7 +59,8 @@ pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
         bail!("no instance runs on {}: the counts begin anew with each start", data.display());
     };
     files.retain(|file| wanted.as_ref().is_none_or(|wanted| file.pool == *wanted));
-    keep_most(&mut files, usize::from(top));
+    files.sort_by_key(|file| std::cmp::Reverse(file.bytes()));
+    files.truncate(usize::from(top));
     output::print(arguments.output, &Busiest { files }, Busiest::text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -68,19 +69,11 @@ pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
 /// only shortly.
 pub async fn views(names: &dyn Paths, pools: &[Arc<LocalPool>], top: usize) -> Vec<BusyFileView> {
     let mut found = found(pools, top);
-    found.sort_by_key(|(_, counts)| {
-        std::cmp::Reverse(counts.counts.iter().map(|count| count.bytes).sum::<u64>())
-    });
+    found.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.bytes()));
     found.truncate(top);
     let files = tokio::time::timeout(NAMES_TIME, named(names, &found)).await;
     let files = files.unwrap_or_else(|_| with_paths(&found, vec![None; found.len()]));
     files.into_iter().map(FileStatistics::view).collect()
-}
-
-/// Those with the most bytes, and these first.
-fn keep_most(files: &mut Vec<FileStatistics>, top: usize) {
-    files.sort_by_key(|file| std::cmp::Reverse(file.bytes()));
-    files.truncate(top);
 }
 
 /// The `top` files of each pool.
