@@ -14,6 +14,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+/// Every buffer begins at a multiple of this.
+pub const ALIGNMENT_BYTES_MIN: usize = 4096;
 /// A buffer of the smallest class holds so much, and the blocks around an unaligned range.
 const SMALLEST_BYTES: usize = 16 << 10;
 const CLASSES: usize = 9;
@@ -42,10 +44,10 @@ struct KeptBuffer {
 }
 
 impl AlignedBuffers {
-    /// `alignment_bytes` is a power of two. Buffers are aligned to 4096 bytes at least.
+    /// `alignment_bytes` is a power of two. Buffers are aligned to [`ALIGNMENT_BYTES_MIN`] at least.
     pub fn new(alignment_bytes: usize, kept_bytes_max: usize) -> Arc<AlignedBuffers> {
         assert!(alignment_bytes.is_power_of_two(), "an alignment is a power of two");
-        let alignment_bytes = alignment_bytes.max(4096);
+        let alignment_bytes = alignment_bytes.max(ALIGNMENT_BYTES_MIN);
         Arc::new(AlignedBuffers { alignment_bytes, kept_bytes_max, free: Mutex::default() })
     }
 

@@ -144,7 +144,7 @@ async fn converse<P: Program>(
                     break 'connection;
                 }
             };
-            let bytes = intake.memory_of(&record);
+            let bytes = intake.memory_of(record.len());
             let Some(call) = rpc::route(&connection, record) else { break 'connection };
             let Some(call) = call else {
                 (began, reserved) = (None, None);

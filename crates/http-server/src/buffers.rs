@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use aligned::{AlignedBuffer, AlignedBuffers};
+use aligned::{ALIGNMENT_BYTES_MIN, AlignedBuffer, AlignedBuffers};
 use bytes::Bytes;
 
 use crate::budget::{Account, Charge};
@@ -13,7 +13,6 @@ use crate::budget::{Account, Charge};
 /// Every body begins with this much, so that many slow uploads cost little memory; fast ones grow by fours, and are charged
 /// for it.
 pub(crate) const SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
-const ALIGNMENT_BYTES: usize = 4096;
 
 pub(crate) struct Buffers {
     memory: Arc<AlignedBuffers>,
@@ -21,7 +20,7 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     pub fn new(kept_bytes_max: usize) -> Buffers {
-        Buffers { memory: AlignedBuffers::new(ALIGNMENT_BYTES, kept_bytes_max) }
+        Buffers { memory: AlignedBuffers::new(ALIGNMENT_BYTES_MIN, kept_bytes_max) }
     }
 
     /// An empty buffer with room for `SIZES[size]` bytes, or for the least of them where there is no memory for so many. Its
@@ -29,7 +28,7 @@ impl Buffers {
     pub fn take(&self, size: usize, account: &Arc<Account>, position: u64) -> Buffer {
         let charge = if size > 0 { account.take_whole(None, SIZES[size]) } else { None };
         let size = if charge.is_some() { size } else { 0 };
-        let start = (position % ALIGNMENT_BYTES as u64) as usize;
+        let start = (position % ALIGNMENT_BYTES_MIN as u64) as usize;
         Buffer { memory: self.memory.take(start + SIZES[size]), start, filled: start, charge }
     }
 }

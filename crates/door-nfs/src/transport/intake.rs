@@ -57,15 +57,11 @@ impl Intake {
     /// Memory that the record that has begun will take, as far as is known, if it is a long one.
     pub fn long_bytes(&self) -> Option<usize> {
         let expected = self.records.expected();
-        (expected > READ_BYTES).then(|| self.memory_for(expected))
+        (expected > READ_BYTES).then(|| self.memory_of(expected))
     }
 
-    /// Memory that a record takes while its call is under way.
-    pub fn memory_of(&self, record: &Bytes) -> usize {
-        self.memory_for(record.len())
-    }
-
-    fn memory_for(&self, length: usize) -> usize {
+    /// Memory that a record of this length takes, until its call is answered.
+    pub fn memory_of(&self, length: usize) -> usize {
         if is_long(length) { self.memory.memory_of(length + ALIGNMENT_BYTES) } else { length }
     }
 

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use aligned::{AlignedBuffer, AlignedBuffers};
+use aligned::{ALIGNMENT_BYTES_MIN, AlignedBuffer, AlignedBuffers};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 
 /// Direct I/O takes whole blocks of the file from memory at multiples of this.
-pub(super) const ALIGNMENT_BYTES: usize = 4096;
+pub(super) const ALIGNMENT_BYTES: usize = ALIGNMENT_BYTES_MIN;
 /// Shorter payloads are copied, and teach nothing.
-pub(super) const LONG_BYTES: usize = 64 << 10;
+const LONG_BYTES: usize = 64 << 10;
 
 pub(super) struct LongRecord {
     memory: AlignedBuffer,
