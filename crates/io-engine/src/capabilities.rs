@@ -7,13 +7,13 @@
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use aligned::{AlignedBuffer, AlignedBuffers};
 use rustix::fs::{self, AtFlags, Mode, OFlags, StatxFlags, fstatfs, statx};
 use rustix::io::{Errno, pread, preadv2, pwrite, pwritev2};
 use serde::{Deserialize, Serialize};
 
 use crate::reopen::reopen_direct;
 use crate::uncached::DONTCACHE;
-use aligned::{AlignedBuffer, AlignedBuffers};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use aligned::AlignedBuffers;
 use api::ReadData;
 use parking_lot::RwLock;
 use rustix::io::Errno;
@@ -35,7 +36,6 @@ use crate::readahead::{Advising, PoolReadAhead, ReadAheadCounts, ReadAheadLimits
 use crate::residency::count_pages;
 use crate::uncached::{UncachedIo, WINDOW_BYTES};
 use crate::write::{OFFSET_MAX, write_all};
-use aligned::AlignedBuffers;
 
 /// Of free aligned buffers.
 const KEPT_BYTES_MAX: usize = 32 << 20;

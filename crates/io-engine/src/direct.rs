@@ -13,6 +13,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use aligned::AlignedBuffers;
 use api::ReadData;
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::param::page_size;
@@ -22,7 +23,6 @@ use crate::ran::Ran;
 use crate::read::Wanted;
 use crate::read::read_all;
 use crate::write::{OFFSET_MAX, write_all};
-use aligned::AlignedBuffers;
 
 /// A write from memory that is not aligned is copied and sent in pieces of this size at most.
 const COPIED_BYTES: usize = 1 << 20;

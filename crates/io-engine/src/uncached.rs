@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use aligned::AlignedBuffers;
 use api::ReadData;
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2, retry_on_intr};
@@ -19,7 +20,6 @@ use types::ByteRange;
 use crate::ran::Ran;
 use crate::read::Wanted;
 use crate::write::OFFSET_MAX;
-use aligned::AlignedBuffers;
 
 /// rustix has no name for it.
 pub(crate) const DONTCACHE: ReadWriteFlags =
