@@ -26,7 +26,7 @@ use types::{ChecksumKind, Epoch, FileId, IoMode, PoolId, Random};
 
 use crate::blocks::Pattern;
 use crate::report::{Summary, cpu_time, machine_cpu_time, rounded};
-use crate::spread::{Operation, Spread};
+use crate::spread::{Operation, Spread, Stable};
 use crate::throughput::{Measured, Throughput};
 use transfer::{Transfer, Work};
 
@@ -70,12 +70,6 @@ pub enum Mode {
     Paper,
     #[value(name = "beegfs")]
     BeeGfs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stable {
-    Unstable,
-    FileSync,
 }
 
 #[derive(Debug, Serialize)]

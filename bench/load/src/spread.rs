@@ -29,6 +29,13 @@ pub struct Spread {
     pub blocks: Blocks,
 }
 
+/// How durable a write is to be when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stable {
+    Unstable,
+    FileSync,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {

@@ -24,7 +24,7 @@ use super::client::SLOT_BITS;
 use super::{components, nonce};
 use crate::blocks::Pattern;
 use crate::report::{Summary, cpu_time, rounded};
-use crate::spread::{Operation, Spread};
+use crate::spread::{Operation, Spread, Stable};
 use crate::throughput::{Measured, Throughput};
 use mount::Mount;
 use target::{Opening, Target};
@@ -77,12 +77,6 @@ pub enum Through {
     Head,
     /// The data server of a flex-files layout.
     Pool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stable {
-    Unstable,
-    FileSync,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
