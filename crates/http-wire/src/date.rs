@@ -20,7 +20,7 @@ pub fn header_value(time: Timestamp) -> HeaderValue {
     HeaderValue::from_bytes(&text(time)).expect("a date is printable ASCII")
 }
 
-/// Written here and not by the library, which takes several times as long: each answer with a file has one.
+/// Written here: each answer with a file has a date, and the library formats it into a string that grows.
 pub fn text(time: Timestamp) -> [u8; DATE_BYTES] {
     let seconds = time.seconds.clamp(0, SECONDS_MAX);
     let at = DateTime::of(seconds);

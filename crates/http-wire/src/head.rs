@@ -121,7 +121,7 @@ fn parse(bytes: Bytes, headers_max: usize, last: &mut Option<Authority>) -> Resu
     let target = bytes.slice_ref(request.path.unwrap_or_default().as_bytes());
     let uri = uri(target, &method)?;
     let mut headers = HeaderMap::with_capacity(request.headers.len());
-    // Most requests have none of these. Looking for each would take longer than reading the head.
+    // Most requests have none of these, so they are not looked up one by one.
     let (mut has_framing, mut has_expect, mut has_connection) = (false, false, false);
     for header in request.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| HeadError::HeaderLine)?;

@@ -25,7 +25,8 @@ use super::{Page, see_other};
 use crate::instance::find_paths;
 use crate::refusal::Refusal;
 
-/// The instance answers from memory; a client that waits longer gets an error.
+/// The instance answers from memory, and waits for names of files a second at most. A client that waits longer gets an
+/// error.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows of one table; further ones are only counted.
 const ROWS_MAX: usize = 500;
