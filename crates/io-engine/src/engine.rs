@@ -139,7 +139,7 @@ impl Engine {
         &self.path
     }
 
-    /// Runs `job` in a thread. A full queue is told at once as `Busy`, a stopped engine as `Offline`.
+    /// Runs `job` in a thread. A full queue is told at once as `Busy`, and so is an engine that stops: the caller asks again, of the next process perhaps.
     pub fn run<T, F>(&self, work: Work, job: F) -> IoHandle<T>
     where
         T: Send + 'static,
@@ -188,8 +188,7 @@ impl Engine {
             Lane::Sync => &self.sync,
         };
         queue.push(job).map_err(|refused| match refused {
-            Refused::Full => PoolError::Busy(self.pool),
-            Refused::Stopped => PoolError::Offline(self.pool),
+            Refused::Full | Refused::Stopped => PoolError::Busy(self.pool),
         })
     }
 
@@ -246,7 +245,7 @@ mod tests {
         assert!(matches!(poll(&mut second), Poll::Ready(Ok(2))));
         assert!(matches!(poll(&mut other), Poll::Ready(Ok(4))));
         let mut late = engine.submit(Lane::Data, || Ok(5));
-        assert!(matches!(poll(&mut late), Poll::Ready(Err(PoolError::Offline(PoolId(4))))));
+        assert!(matches!(poll(&mut late), Poll::Ready(Err(PoolError::Busy(PoolId(4))))));
     }
 
     fn lane_that_runs(work: Work) -> String {

@@ -46,8 +46,9 @@ impl PoolParts {
         self.store.pool
     }
 
+    /// A pool that is being closed is asked again by its callers: the process ends, and another comes.
     pub fn check_open(&self) -> Result<(), PoolError> {
-        if self.closed.load(Ordering::Acquire) { Err(PoolError::Offline(self.id())) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) { Err(PoolError::Busy(self.id())) } else { Ok(()) }
     }
 
     /// An error while records of the write journal cannot be applied.

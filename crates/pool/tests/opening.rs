@@ -52,7 +52,7 @@ async fn a_second_user_of_a_pool_is_refused_until_the_first_closes() {
     first.close();
     first.close();
     let late = first.facts(&[FileId(1)], ANSWER_TIME).await.sole();
-    assert!(matches!(late, Err(PoolError::Offline(_))));
+    assert!(matches!(late, Err(PoolError::Busy(_))));
     assert!(first.status().offline.is_some());
     open(dir.path());
 }

@@ -177,7 +177,7 @@ fn a_read_of_resident_bytes_is_answered_in_the_callers_thread() {
             assert_eq!(file.steps(), ["open caller", "judge caller"]);
         }
         Poll::Ready(Err(error)) => {
-            assert!(matches!(error, PoolError::Offline(POOL)));
+            assert!(matches!(error, PoolError::Busy(POOL)));
             let reason = "only a file system that cannot tell resident pages needs a thread";
             assert!(engine.reader.is_blind_for_test(), "{reason}");
         }
@@ -335,15 +335,15 @@ fn a_sync_runs_in_the_sync_lane_and_later_ones_share_a_run() {
 fn a_sync_or_write_that_finds_no_thread_is_told_at_once_and_the_gate_opens_again() {
     let (engine, file) = (stopped(), Noted::loaded(b""));
     for _ in 0..2 {
-        assert!(matches!(ended(&mut engine.sync(&file)), Err(PoolError::Offline(POOL))));
+        assert!(matches!(ended(&mut engine.sync(&file)), Err(PoolError::Busy(POOL))));
     }
     for stability in [Stability::Unstable, Stability::FileSync] {
         let mut handle = engine.write(file.clone(), 0, Bytes::from_static(b"ab"), stability);
-        assert!(matches!(ended(&mut handle), Err(PoolError::Offline(POOL))));
+        assert!(matches!(ended(&mut handle), Err(PoolError::Busy(POOL))));
     }
     let mut through = engine.write_through(file.clone(), 0, Bytes::from_static(b"ab"));
-    assert!(matches!(ended(&mut through.written), Err(PoolError::Offline(POOL))));
-    assert!(matches!(ended(&mut through.synced), Err(PoolError::Offline(POOL))));
+    assert!(matches!(ended(&mut through.written), Err(PoolError::Busy(POOL))));
+    assert!(matches!(ended(&mut through.synced), Err(PoolError::Busy(POOL))));
     assert_eq!(file.steps(), Vec::<String>::new());
 }
 
