@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{Attributes, FileId, Name, PoolId};
+use types::{Attributes, Epoch, FileId, Name, PoolId};
 
 use crate::{Birth, Pool, PoolStatus, Presence, SelectError, Ticket, TicketMode};
 
@@ -140,7 +140,12 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// For the head itself, or to be sealed.
+    /// For the head itself, whose access no fence ends.
+    pub fn own_ticket(self, file: &Attributes, mode: TicketMode) -> Ticket {
+        Ticket { epoch: Epoch::OF_HEAD, ..self.ticket(file, mode) }
+    }
+
+    /// To be sealed.
     pub fn ticket(self, file: &Attributes, mode: TicketMode) -> Ticket {
         let presence = Presence::of_size(file.size);
         let birth = Birth::of(file.birth);

@@ -95,7 +95,7 @@ impl DataFace {
         if !ticket.birth.agrees_with(Birth::of(file.birth)) {
             return Ok(None);
         }
-        let ticket = Grant { pool: ticket.pool }.ticket(&file, TicketMode::Read);
+        let ticket = Grant { pool: ticket.pool }.own_ticket(&file, TicketMode::Read);
         match self.pool.open(&ticket).await {
             Ok(replica) => Ok(Some(Version { held, file, replica })),
             Err(

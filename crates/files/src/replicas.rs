@@ -146,7 +146,7 @@ impl Files {
         mode: TicketMode,
     ) -> Result<Located, FilesError> {
         let pool = self.services.pools.pool(grant.pool).ok_or(PoolError::Offline(grant.pool))?;
-        let ticket = grant.ticket(file, mode);
+        let ticket = grant.own_ticket(file, mode);
         match pool.open(&ticket).await {
             Ok(replica) => Ok(Located { ticket, replica }),
             Err(error) => Err(self.unless_removed(file.file, error.into()).await),

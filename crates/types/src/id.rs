@@ -32,6 +32,9 @@ impl fmt::Display for PoolId {
 pub struct Epoch(pub u32);
 
 impl Epoch {
+    /// In tickets that the head has for itself: it knows of every fence, and its requests are no client's.
+    pub const OF_HEAD: Epoch = Epoch(u32::MAX);
+
     pub fn next(self) -> Epoch {
         Epoch(self.0.wrapping_add(1))
     }

@@ -150,7 +150,7 @@ async fn concurrent_placements_of_a_file_place_it_once() {
 }
 
 #[tokio::test]
-async fn a_ticket_tells_the_epoch_of_the_file_and_whether_it_has_data() {
+async fn a_ticket_of_the_head_itself_is_fenced_by_nothing_and_tells_whether_the_file_has_data() {
     let (fakes, files) = Fakes::files();
     fakes.put_replica(Birth(100), 10, 100);
     let file = attributes(FILE, 10);
@@ -162,7 +162,7 @@ async fn a_ticket_tells_the_epoch_of_the_file_and_whether_it_has_data() {
         birth: Birth(100),
         pool: POOL,
         mode,
-        epoch: Epoch(4),
+        epoch: Epoch::OF_HEAD,
         presence: if file == FILE { Presence::Written } else { Presence::Unmade },
         io: types::IoMode::Auto,
     };

@@ -35,6 +35,20 @@ pub async fn written_bytes_are_read_back_and_end_where_the_file_ends(world: Worl
     }
 }
 
+/// A client is fenced off in the middle of what the head does for others.
+pub async fn a_fence_of_clients_ends_nothing_that_the_head_does(world: World) {
+    let file = world.make("file", POOL, b"0123456789".to_vec()).await;
+    let content = world.files.content(&file, ContentMode::Write).await.unwrap();
+    world.files.pools().fence(file.file).await.unwrap();
+    assert_eq!(content.read(0, 10).await.unwrap().data, "0123456789");
+    let data = Bytes::from_static(b"new");
+    content.write(&world.caller.identity, 0, data, Stability::FileSync).await.unwrap();
+    content.sync().await.unwrap();
+    // By attributes of before the fence.
+    write(&world, &file, 3, b"er").await.unwrap();
+    assert_eq!(world.read(file.file).await.unwrap(), b"newer56789");
+}
+
 pub async fn a_file_without_a_byte_is_read_as_empty(world: World) {
     let file = world.make_empty("file", POOL).await;
     let content = world.files.content(&file, ContentMode::Read).await.unwrap();

@@ -85,6 +85,7 @@ macro_rules! bytes_suite {
         crate::tests_of! { $store $pool
             content {
                 written_bytes_are_read_back_and_end_where_the_file_ends
+                a_fence_of_clients_ends_nothing_that_the_head_does
                 a_file_without_a_byte_is_read_as_empty
                 writers_of_disjoint_ranges_are_all_seen
                 holes_read_as_zeros_and_are_found
