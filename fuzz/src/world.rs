@@ -16,6 +16,7 @@ use door_nfs::{
 use files::{Files, FilesServices};
 use namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::clock::ManualClock;
+use testkit::former_tickets::NoFormerTickets;
 use testkit::memory_pool::{Limits, MemoryPool};
 use testkit::memory_pools::MemoryPools;
 use tokio::task::JoinHandle;
@@ -92,7 +93,8 @@ impl World {
             random: Arc::new(NoChance),
             observer: Arc::new(Unobserved),
             handle_key: HandleKey::new(&[1; 32]),
-            ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
+            ticket_keys: TicketKeys::new(&[1; 32], Term::FIRST, KeyGeneration::FIRST),
+            former_tickets: Arc::new(NoFormerTickets::default()),
         };
         let door = HeadDoor::start(services, config()).await.expect("a head of an empty namespace starts");
         let (server, clients_end) = Direct::new(door).await.expect("loopback connects");

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod dice;
 pub mod faulty;
 pub mod fixed_replica;
+pub mod former_tickets;
 pub mod memory_pool;
 pub mod memory_pools;
 pub mod namespace_suite;

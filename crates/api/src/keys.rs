@@ -17,6 +17,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use types::PoolId;
 
+use crate::TermFloor;
 use crate::ticket::{MAC_BYTES, TicketError};
 
 /// Separates the derived keys from everything that is authenticated with the secret itself.
@@ -32,8 +33,13 @@ const KEPT_LEN: usize = 1_024;
 pub struct Term(pub u64);
 
 impl Term {
-    /// A head that has its pools in its own process counts no terms: its tickets are the same bytes after a restart.
+    /// Of the tickets of versions that counted no terms.
     pub const UNCOUNTED: Term = Term(0);
+    pub const FIRST: Term = Term(1);
+
+    pub fn next(self) -> Term {
+        Term(self.0.saturating_add(1))
+    }
 }
 
 /// A number of a pool's key. It rises by one when the keys are replaced.
@@ -103,7 +109,8 @@ impl TicketKeys {
     /// For the faces of that pool. They accept the generation that is sealed with now, and the one before it.
     pub fn pool_key(&self, pool: PoolId) -> PoolKey {
         let sealer = self.sealer();
-        PoolKey { pool, accepted: Arc::new(RwLock::new(sealer.accepted(pool, sealer.generation))) }
+        let accepted = Arc::new(RwLock::new(sealer.accepted(pool, sealer.generation)));
+        PoolKey { pool, accepted, floor: TermFloor::new() }
     }
 
     /// The keys of that generation and the one before it, to be accepted by that pool.
@@ -161,6 +168,7 @@ pub struct PoolKey {
     pool: PoolId,
     /// Leaf lock.
     accepted: Arc<RwLock<AcceptedKeys>>,
+    floor: Arc<TermFloor>,
 }
 
 /// The keys of one pool that open tickets: of the newest generation, and for a time of the one before it.
@@ -182,6 +190,11 @@ impl PoolKey {
     /// The pool whose tickets it opens.
     pub fn pool(&self) -> PoolId {
         self.pool
+    }
+
+    /// The lowest term whose tickets to write are honoured.
+    pub fn floor(&self) -> &Arc<TermFloor> {
+        &self.floor
     }
 
     /// Takes newer keys; no others, so that keys that were dropped do not come back.

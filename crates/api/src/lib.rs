@@ -26,6 +26,7 @@ pub mod quotas;
 pub mod ranges;
 pub mod records;
 pub mod sums;
+pub mod term_floor;
 pub mod ticket;
 pub mod uploads;
 pub mod xattrs;
@@ -62,6 +63,7 @@ pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Stan
 pub use ranges::{Advice, RangeKind, ReplicaRanges, Source, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use sums::{Sums, mismatch};
+pub use term_floor::{FormerTickets, TermFloor, WritePass};
 pub use ticket::{Conditions, Demand, OpenedTicket, Presence, SEALED_BYTES, Ticket, TicketError, TicketMode};
 pub use uploads::{
     PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads,

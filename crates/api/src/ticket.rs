@@ -109,6 +109,8 @@ pub enum TicketError {
     UnknownGeneration,
     #[error("ticket is forged, or of another instance")]
     Forged,
+    #[error("ticket to write is of a former start of the head")]
+    FormerTerm,
 }
 
 impl TicketKeys {
@@ -140,6 +142,7 @@ impl TicketKeys {
 }
 
 impl PoolKey {
+    /// A ticket to write below the [`floor`](PoolKey::floor) is refused. A write takes a pass of it besides.
     pub fn open(&self, sealed: &[u8]) -> Result<OpenedTicket, TicketError> {
         let (body, mac) = sealed.split_first_chunk::<BODY_BYTES>().ok_or(TicketError::Malformed)?;
         let mac: &[u8; MAC_BYTES] = mac.try_into().map_err(|_| TicketError::Malformed)?;
@@ -172,7 +175,11 @@ impl PoolKey {
             is_mirrored: flags & MIRRORED != 0,
             is_write_only: flags & WRITE_ONLY != 0,
         };
-        Ok(OpenedTicket { ticket, conditions, term: Term(long(24)) })
+        let term = Term(long(24));
+        if mode == TicketMode::ReadWrite && !self.floor().admits(term) {
+            return Err(TicketError::FormerTerm);
+        }
+        Ok(OpenedTicket { ticket, conditions, term })
     }
 }
 
@@ -213,6 +220,19 @@ mod tests {
             let opened = OpenedTicket { ticket: ticket(), conditions, term: keys.sealer().term() };
             assert_eq!(pool.open(&sealed), Ok(opened));
         }
+    }
+
+    #[test]
+    fn a_ticket_to_write_below_the_floor_is_refused_and_one_to_read_is_not() {
+        let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
+        let to_write = keys.seal(&ticket(), demanding(0));
+        let to_read = keys.seal(&Ticket { mode: TicketMode::Read, ..ticket() }, demanding(0));
+        let term = keys.sealer().term();
+        pool.floor().raise(term);
+        assert!(pool.open(&to_write).is_ok());
+        pool.clone().floor().raise(term.next());
+        assert_eq!(pool.open(&to_write), Err(TicketError::FormerTerm));
+        assert!(pool.open(&to_read).is_ok());
     }
 
     #[test]
@@ -288,7 +308,7 @@ mod tests {
     #[test]
     fn tickets_of_two_generations_open_and_those_of_others_do_not() {
         let sealed = |generation| {
-            TicketKeys::new(&SECRET, Term::UNCOUNTED, KeyGeneration(generation)).seal(&ticket(), demanding(1))
+            TicketKeys::new(&SECRET, Term::FIRST, KeyGeneration(generation)).seal(&ticket(), demanding(1))
         };
         let pool = keys().pool_key(PoolId(3));
         assert!(pool.open(&sealed(1)).is_ok() && pool.open(&sealed(2)).is_ok());

@@ -56,6 +56,8 @@ pub(crate) struct LayoutRecall {
     /// The layout stateid with its seqid raised by one, or Linux answers OLD_STATEID (`pnfs_check_callback_stateid`).
     pub stateid: StateId4,
     pub iomode: LayoutIomode4,
+    /// The client is not to write by it before it returns it (`clora_changed`): the pool is closed to clients.
+    pub is_closed: bool,
 }
 
 /// A call to a client.
@@ -84,7 +86,7 @@ impl BackChannels {
         let operation = NfsCbArgop4::LayoutRecall(CbLayoutRecall4Args {
             layout_type: LayoutType4::FLEX_FILES,
             iomode: recall.iomode,
-            changed: false,
+            changed: recall.is_closed,
             recall: LayoutRecall4::File(LayoutRecallFile4 {
                 fh: recall.handle,
                 offset: 0,
@@ -106,7 +108,8 @@ impl BackChannels {
         let operation = NfsCbArgop4::LayoutRecall(CbLayoutRecall4Args {
             layout_type: LayoutType4::FLEX_FILES,
             iomode: LayoutIomode4::Any,
-            changed: false,
+            // It is asked for all only where a pool is closed to clients.
+            changed: true,
             recall: LayoutRecall4::All,
         });
         let behind = || self.granting_calls(client, None);

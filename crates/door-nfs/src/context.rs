@@ -1,6 +1,6 @@
 //! State that a COMPOUND carries from operation to operation (RFC 8881 §16.2.3): file handles, stateids, the caller.
 
-use api::{Subject, Ticket};
+use api::{OpenedTicket, Subject};
 use nfs4::{ClientId4, NfsStat4, ReferringCall4, ReferringCallList4, SessionId4, StateId4, op};
 use types::{Attributes, FileId, Identity};
 
@@ -11,7 +11,7 @@ use crate::transport::Caller;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handle {
     File(FileId),
-    Replica(Ticket),
+    Replica(OpenedTicket),
 }
 
 /// The current or the saved file handle, and what goes with it.
@@ -65,7 +65,7 @@ impl Compound {
     pub fn subject(&self) -> Subject {
         let what = match self.current.handle {
             Some(Handle::File(file)) => file.to_string(),
-            Some(Handle::Replica(ticket)) => ticket.file.to_string(),
+            Some(Handle::Replica(opened)) => opened.ticket.file.to_string(),
             None => String::new(),
         };
         Subject { what, client: self.caller.connection.peer().to_string() }
@@ -89,9 +89,9 @@ impl Compound {
     }
 
     /// The current file handle at a pool.
-    pub fn ticket(&self) -> Result<Ticket, NfsStat4> {
+    pub fn ticket(&self) -> Result<OpenedTicket, NfsStat4> {
         match self.current.handle {
-            Some(Handle::Replica(ticket)) => Ok(ticket),
+            Some(Handle::Replica(opened)) => Ok(opened),
             Some(Handle::File(_)) => Err(NfsStat4::BadHandle),
             None => Err(NfsStat4::NoFileHandle),
         }

@@ -58,12 +58,11 @@ impl OperationTable for DataServer {
 
 impl DataServer {
     fn put_file_handle(&self, compound: &mut Compound, args: &PutFh4Args) -> NfsStat4 {
-        let OpenedTicket { ticket, conditions, .. } = match self.key.open(args.object.as_bytes()) {
+        let opened = match self.key.open(args.object.as_bytes()) {
             Ok(opened) => opened,
-            // As of a fenced ticket: the client drops the layout and asks for another.
-            Err(TicketError::OtherPool | TicketError::UnknownGeneration) => return NfsStat4::Stale,
-            Err(_) => return NfsStat4::BadHandle,
+            Err(error) => return status_of_ticket(error),
         };
+        let conditions = opened.conditions;
         // RFC 8881 §2.6.3.1.1.7: as at the head, by the flavors of the export that the layout was given in.
         if compound.is_judged_here() && !meets(compound.caller.flavor, conditions.demand) {
             return NfsStat4::WrongSec;
@@ -74,12 +73,12 @@ impl DataServer {
         }
         // A client may come here from another address than to the head.
         compound.caller.connection.vouch_for();
-        compound.current.handle = Some(Handle::Replica(ticket));
+        compound.current.handle = Some(Handle::Replica(opened));
         NfsStat4::Ok
     }
 
     async fn open(&self, compound: &Compound) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
-        self.pool.open(&compound.ticket()?).await.map_err(status::of_data_server)
+        self.pool.open(&compound.ticket()?.ticket).await.map_err(status::of_data_server)
     }
 
     async fn read(&self, compound: &Compound, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
@@ -96,17 +95,22 @@ impl DataServer {
         if end.is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(NfsStat4::FBig);
         }
-        if compound.ticket()?.mode != TicketMode::ReadWrite {
+        let OpenedTicket { ticket, term, .. } = compound.ticket()?;
+        if ticket.mode != TicketMode::ReadWrite {
             return Err(NfsStat4::Stale);
         }
+        let pass = self.key.floor().begin_write(term).map_err(status_of_ticket)?;
         let replica = self.open(compound).await?;
         compound.caller.has_written(&args.data.0, args.offset);
         let wanted = stability(args.stable);
         if count == 0 {
             return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
         }
-        let done =
-            replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_data_server)?;
+        let data = match pass {
+            Some(pass) => pass.go_with(args.data.0),
+            None => args.data.0,
+        };
+        let done = replica.write_at(args.offset, data, wanted).await.map_err(status::of_data_server)?;
         Ok(Write4ResOk { count, committed: stable_how(done), writeverf: verifier(&*replica) })
     }
 
@@ -117,6 +121,14 @@ impl DataServer {
         let replica = self.open(compound).await?;
         let synced = replica.sync().await.map_err(status::of_data_server)?;
         Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
+    }
+}
+
+fn status_of_ticket(error: TicketError) -> NfsStat4 {
+    match error {
+        // As of a fenced ticket: the client drops the layout and asks for another.
+        TicketError::OtherPool | TicketError::UnknownGeneration | TicketError::FormerTerm => NfsStat4::Stale,
+        TicketError::Malformed | TicketError::Forged => NfsStat4::BadHandle,
     }
 }
 

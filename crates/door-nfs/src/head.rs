@@ -20,7 +20,7 @@ use crate::mds::{self, GrantCounts, Mds};
 use crate::operation_table::OperationTable;
 use crate::operations::Operations;
 use crate::security::SecurityStatus;
-use crate::session_ops::{ClientSummary, Sessions, SessionsConfig, major_id};
+use crate::session_ops::{ClientSummary, Recovery, Sessions, SessionsConfig, major_id};
 use crate::transport::{self, Flight, TransportLimits};
 
 /// How often leases and recalls are looked at; both are counted in seconds.
@@ -131,7 +131,11 @@ impl HeadDoor {
                     ..SessionLimits::default()
                 },
             },
-            Some((Arc::clone(&services.records), known)),
+            Some(Recovery {
+                records: Arc::clone(&services.records),
+                known,
+                former_tickets: Arc::clone(&services.former_tickets),
+            }),
             Arc::clone(&services.clock),
         );
         let sessions = Arc::new(sessions);
@@ -190,8 +194,9 @@ impl HeadDoor {
         self.mds.exports.table.look_again(&*self.mds.clients.fs.namespace).await;
     }
 
-    pub fn in_grace(&self) -> bool {
-        self.engine.sessions.reclaims.in_grace()
+    /// Whether clients of before the start may still reclaim what they had open.
+    pub fn awaits_reclaims(&self) -> bool {
+        self.engine.sessions.reclaims.are_awaited()
     }
 
     /// Pools that are closed to clients, each with the number of its files of which a client still has a layout.

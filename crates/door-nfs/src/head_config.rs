@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{HandleKey, Lineage, Namespace, Observer, RecoveryRecords, TicketKeys, Xattrs};
+use api::{FormerTickets, HandleKey, Lineage, Namespace, Observer, RecoveryRecords, TicketKeys, Xattrs};
 use files::Files;
 use nfs4_state::{Courtesy, DelegationRules};
 use types::{Clock, Random};
@@ -24,6 +24,7 @@ pub struct HeadServices {
     pub observer: Arc<dyn Observer>,
     pub handle_key: HandleKey,
     pub ticket_keys: TicketKeys,
+    pub former_tickets: Arc<dyn FormerTickets>,
 }
 
 pub struct HeadConfig {

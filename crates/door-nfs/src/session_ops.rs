@@ -14,7 +14,7 @@ mod timed_table;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ClientRecord, RecoveryRecords};
+use api::{ClientRecord, FormerTickets, RecoveryRecords};
 use bytes::Bytes;
 use nfs4::{
     ClientId4, Compound4Res, CompoundArgs, NfsResop4, NfsStat4, ReferringCall4, Res, Sequence4Args,
@@ -117,14 +117,21 @@ impl Drop for SlotTicket {
     }
 }
 
+/// For the recovery of clients after a restart.
+pub(crate) struct Recovery {
+    pub records: Arc<dyn RecoveryRecords>,
+    /// Those on record now.
+    pub known: Vec<ClientRecord>,
+    pub former_tickets: Arc<dyn FormerTickets>,
+}
+
 impl Sessions {
-    /// `records` keeps clients over a restart, with those on record now; pools have none.
-    pub fn new(
-        config: SessionsConfig,
-        records: Option<(Arc<dyn RecoveryRecords>, Vec<ClientRecord>)>,
-        clock: Arc<dyn Clock>,
-    ) -> Sessions {
-        let (records, known) = records.map_or((None, Vec::new()), |(records, known)| (Some(records), known));
+    /// `recovery`: of clients over a restart; pools have none.
+    pub fn new(config: SessionsConfig, recovery: Option<Recovery>, clock: Arc<dyn Clock>) -> Sessions {
+        let (records, known, former_tickets) = match recovery {
+            Some(Recovery { records, known, former_tickets }) => (Some(records), known, Some(former_tickets)),
+            None => (None, Vec::new(), None),
+        };
         let known = known
             .into_iter()
             .map(|record| KnownClient { owner: record.owner.into(), may_reclaim: record.reclaim_complete });
@@ -147,7 +154,7 @@ impl Sessions {
         let table = Arc::new(TimedTable::new(table, clock));
         let records = Arc::new(Records::new(Arc::clone(&table), records));
         Sessions {
-            reclaims: Reclaims::new(Arc::clone(&table), Arc::clone(&records)),
+            reclaims: Reclaims::new(Arc::clone(&table), Arc::clone(&records), former_tickets),
             leases: Leases::new(Arc::clone(&table), Arc::clone(&records)),
             callbacks: BackChannels::new(Arc::clone(&table)),
             table,

@@ -138,7 +138,7 @@ impl Locking {
         if !found.kind.is_regular() {
             return Ok(());
         }
-        self.access.files.before_denial(found.file).await?;
+        self.access.files.before_denial()?;
         let _opening = self.access.make_way(found.file, Change::Access(DENY_WRITING)).await?;
         let Err(refused) = self.locks.deny_writing(token, found) else { return Ok(()) };
         let (want, patience) = (Want::Share(DENY_WRITING), self.access.patience);

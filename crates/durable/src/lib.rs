@@ -6,7 +6,7 @@ mod watched;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 pub use watched::{Stamp, WatchedFiles};
@@ -19,6 +19,20 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
     file.write_all(bytes)?;
     rename(new.as_ref(), path)
+}
+
+/// Writes over a file of that length, in place: it needs no room on the disk. A power cut leaves the old bytes or the new ones
+/// if they lie within a sector. A file that is missing or has another length is replaced. Blocks.
+pub fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match OpenOptions::new().write(true).open(path) {
+        Ok(file) if file.metadata()?.len() == bytes.len() as u64 => {
+            file.write_all_at(bytes, 0)?;
+            file.sync_all()
+        }
+        Ok(_) => replace(path, bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => replace(path, bytes),
+        Err(error) => Err(error),
+    }
 }
 
 /// `from` and its new name are on disk when this returns; of a directory its entries, and not the bytes of their files.
@@ -37,7 +51,7 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 
@@ -55,5 +69,18 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left beside them");
         assert!(replace(&dir.path().join("none/file"), b"").is_err());
+    }
+
+    #[test]
+    fn a_file_of_the_same_length_is_written_in_place_and_any_other_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.file");
+        let number = || fs::metadata(&path).unwrap().ino();
+        overwrite(&path, b"abc").unwrap();
+        let first = number();
+        overwrite(&path, b"def").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), number()), ("def", first));
+        overwrite(&path, b"longer").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "longer");
     }
 }

@@ -40,6 +40,12 @@ impl Pools<'_> {
         self.manager.is_closed(pool)
     }
 
+    /// Whether a pool that has the file is closed to clients; `false` also where that cannot be learned.
+    pub async fn is_any_closed(&self, file: FileId) -> bool {
+        let pools = self.of_file(file).await.unwrap_or_default();
+        pools.into_iter().any(|pool| self.is_closed(pool))
+    }
+
     pub fn closed(&self) -> BTreeSet<PoolId> {
         self.manager.closed()
     }

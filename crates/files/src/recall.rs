@@ -36,11 +36,9 @@ pub trait Recaller: Send + Sync {
         false
     }
 
-    /// Ends all access to the file that clients were granted before a restart and that nobody knows of now.
-    /// `false`: that cannot be done now.
+    /// Whether clients that were granted something before a restart, and are not known now, have no access any more.
     /// A door whose grants end with it leaves this as it is.
-    async fn void_former(&self, file: FileId) -> bool {
-        let _ = file;
+    fn are_missing_shut_out(&self) -> bool {
         true
     }
 }
@@ -129,15 +127,14 @@ impl Files {
         tokio::time::timeout(patience, found).await.unwrap_or(Err(FilesError::Recalled))
     }
 
-    /// Called before a door denies writing of a file to others: grants from before a restart are not in the table and
+    /// Called before a door denies writing of files to others: grants from before a restart are not in the table and
     /// cannot be recalled. `Recalled`: a retry may succeed.
-    pub async fn before_denial(&self, file: FileId) -> Result<(), FilesError> {
-        for (_, recaller) in self.doors.recallers() {
-            if !recaller.void_former(file).await {
-                return Err(FilesError::Recalled);
-            }
+    pub fn before_denial(&self) -> Result<(), FilesError> {
+        let mut recallers = self.doors.recallers().into_iter();
+        match recallers.all(|(_, recaller)| recaller.are_missing_shut_out()) {
+            true => Ok(()),
+            false => Err(FilesError::Recalled),
         }
-        Ok(())
     }
 
     /// After a change: recalls grants of others that conflict with it, and does not wait for them. Opens that have found

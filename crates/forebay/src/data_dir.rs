@@ -8,6 +8,7 @@
 //!   ended-sessions  sessions of the page that were logged out before their end, mode 0600
 //!   users           who may log in by HTTP, mode 0600 (`forebay user`)
 //!   keys.json       which generation of keys tickets are sealed with (`keys`)
+//!   term.json       the term of the last start, and the lowest whose tickets to write are honoured (`keys::terms`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
 //!   namespace/      the SQLite namespace

@@ -4,28 +4,39 @@
 //! A renewal goes to disk first, so that no start goes back to keys that were replaced. Then the pools accept the new keys
 //! besides the former ones, and then the head seals with them. After `keys.overlap_s` the pools drop the former ones: a
 //! client that has a ticket of these comes back to the head for another.
+//!
+//! Each start has a term, which its tickets say. When the time to reclaim is over, the pools refuse tickets to write of older
+//! terms ([`FormerTickets`]).
 
 pub mod command;
 mod store;
+mod terms;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{KeyGeneration, PoolKey, Term, TicketKeys};
+use api::{FormerTickets, KeyGeneration, PoolKey, Term, TicketKeys};
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use types::display::Seconds;
 use types::{Clock, PoolId};
 
 use crate::config::keys::KeyRules;
 use crate::data_dir::DataDir;
 use store::{KeyStore, Renewal};
+use terms::{TermStore, Terms};
 
 /// How often it is looked whether the keys are due.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Waits of one attempt to end a grace period: the rest of the head's housekeeping comes after it.
+const STORE_TIME: Duration = Duration::from_secs(1);
+const WRITES_TIME: Duration = Duration::from_millis(50);
+const WRITES_LOOK: Duration = Duration::from_millis(2);
 /// A disk that is full or read-only stays so for a while.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
@@ -57,6 +68,8 @@ pub struct Keys {
     clock: Arc<dyn Clock>,
     /// Held during a renewal, so that of two each has its own generation. Taken before `state`.
     store: Mutex<KeyStore>,
+    /// Held while it is written.
+    terms: Mutex<TermStore>,
     state: Mutex<State>,
 }
 
@@ -65,6 +78,8 @@ struct State {
     age: Age,
     /// Whether pools accept the generation before.
     has_former: bool,
+    /// The lowest term whose tickets to write pools honour.
+    floor: Term,
     pool_keys: BTreeMap<PoolId, PoolKey>,
 }
 
@@ -99,17 +114,20 @@ impl Keys {
         let store = KeyStore::of(data);
         let now_s = wall_s(&*clock);
         let Renewal { generation, renewed_s } = store.load_or_begin(now_s)?;
+        let terms = TermStore::begin(data)?;
+        let Terms { term, floor } = terms.terms();
         let age = Age {
             at_start: Duration::from_secs(now_s.saturating_sub(renewed_s)),
             started: clock.monotonic(),
         };
         let has_former = generation > KeyGeneration::FIRST && age.at_start < rules.overlap();
         Ok(Keys {
-            ticket_keys: TicketKeys::new(&data.secret, Term::UNCOUNTED, generation),
+            ticket_keys: TicketKeys::new(&data.secret, term, generation),
             rules,
             clock,
             store: Mutex::new(store),
-            state: Mutex::new(State { generation, age, has_former, pool_keys: BTreeMap::new() }),
+            terms: Mutex::new(terms),
+            state: Mutex::new(State { generation, age, has_former, floor, pool_keys: BTreeMap::new() }),
         })
     }
 
@@ -121,9 +139,11 @@ impl Keys {
     /// That of a pool, for all its faces. It is renewed with these.
     pub fn pool_key(&self, pool: PoolId) -> PoolKey {
         let mut state = self.state.lock();
-        let has_former = state.has_former;
+        let (has_former, floor) = (state.has_former, state.floor);
         let made = || {
             let key = self.ticket_keys.pool_key(pool);
+            key.floor().begin_term(self.ticket_keys.sealer().term());
+            key.floor().raise(floor);
             if !has_former {
                 key.drop_former();
             }
@@ -214,6 +234,58 @@ impl Keys {
         state.generation = generation;
         state.age = Age { at_start: Duration::ZERO, started: self.clock.monotonic() };
         state.has_former = true;
+    }
+}
+
+/// The tickets to write of terms before this one.
+pub struct FormerTerms {
+    keys: Arc<Keys>,
+    /// One write of the floor at a time, and none after the first that succeeded.
+    storing: Arc<tokio::sync::Mutex<bool>>,
+}
+
+impl FormerTerms {
+    pub fn new(keys: &Arc<Keys>) -> FormerTerms {
+        FormerTerms { keys: Arc::clone(keys), storing: Arc::default() }
+    }
+
+    async fn store_floor(&self, term: Term) -> Result<(), String> {
+        let Ok(mut is_stored) = Arc::clone(&self.storing).try_lock_owned() else {
+            return Err("the disk of the data directory does not answer".to_owned());
+        };
+        if *is_stored {
+            return Ok(());
+        }
+        let keys = Arc::clone(&self.keys);
+        let store = tokio::task::spawn_blocking(move || {
+            let stored = keys.terms.lock().raise_floor(term);
+            *is_stored = stored.is_ok();
+            stored
+        });
+        let stored = timeout(STORE_TIME, store).await;
+        let stored = stored.map_err(|_| "the disk of the data directory does not answer".to_owned())?;
+        stored.map_err(anyhow::Error::from).flatten().map_err(|error| format!("{error:#}"))
+    }
+}
+
+#[async_trait]
+impl FormerTickets for FormerTerms {
+    async fn void(&self) -> Result<(), String> {
+        let term = self.keys.ticket_keys.sealer().term();
+        self.store_floor(term).await?;
+        let floors: Vec<_> = {
+            let mut state = self.keys.state.lock();
+            state.floor = term;
+            state.pool_keys.values().map(|key| Arc::clone(key.floor())).collect()
+        };
+        floors.iter().for_each(|floor| floor.raise(term));
+        let settled = async {
+            while !floors.iter().all(|floor| floor.is_settled()) {
+                tokio::time::sleep(WRITES_LOOK).await;
+            }
+        };
+        let in_time = timeout(WRITES_TIME, settled).await;
+        in_time.map_err(|_| "writes by them do not end at the pools".to_owned())
     }
 }
 

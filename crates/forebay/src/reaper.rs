@@ -28,8 +28,8 @@ pub async fn run(
 ) {
     let mut troubles = Troubles::default();
     while !*stop.borrow() {
-        // Until the grace period is over an unlinked file may still be reclaimed by who had it open.
-        if !door.in_grace() {
+        // An unlinked file may still be reclaimed by who had it open.
+        if !door.awaits_reclaims() {
             troubles.sweep(&*locations, &*pools, &files, &stop, Instant::now()).await;
         }
         tokio::select! {

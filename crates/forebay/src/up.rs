@@ -21,7 +21,7 @@ use crate::banner::Banner;
 use crate::cli::UpArguments;
 use crate::config::{Config, Form, Level};
 use crate::data_dir::DataDir;
-use crate::keys::Keys;
+use crate::keys::{FormerTerms, Keys};
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::scrub;
@@ -98,7 +98,7 @@ async fn serve(
     let map = manage_pools(data, &services, &pool_listeners)?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
-    let door = start_head_door(config, data, (&services, &security, &*keys), &files, &measures).await?;
+    let door = start_head_door(config, data, (&services, &security, &keys), &files, &measures).await?;
     // Names of hosts were looked up until here.
     start.abort();
 
@@ -309,7 +309,7 @@ async fn listen_for_pools(config: &Config, pools: u32) -> Result<Vec<TcpListener
 async fn start_head_door(
     config: &Config,
     data: &DataDir,
-    (services, security, keys): (&Services, &Arc<Security>, &Keys),
+    (services, security, keys): (&Services, &Arc<Security>, &Arc<Keys>),
     files: &Arc<Files>,
     measures: &Arc<Measures>,
 ) -> Result<Arc<HeadDoor>> {
@@ -325,6 +325,7 @@ async fn start_head_door(
         observer: measures.clone(),
         handle_key: HandleKey::new(&data.secret),
         ticket_keys: keys.ticket_keys(),
+        former_tickets: Arc::new(FormerTerms::new(keys)),
     };
     let config = HeadConfig {
         instance: data.instance,

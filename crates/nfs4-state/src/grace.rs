@@ -5,7 +5,7 @@
 //! record may reclaim, so that one whose lock went to somebody else before a second restart cannot take it back (the
 //! edge conditions of RFC 8881 §8.4.2.1). Records of clients that did not come back cease to entitle before the grace
 //! period ends, which is why it ends in two steps: [`Grace::due`] names these clients, [`Grace::ended`] ends the
-//! period. Such a record stays until its client is back: nobody fences the client off at the pools in between.
+//! period. In between the shell ends the tickets to write that clients got before the restart.
 //!
 //! A client that is reclaiming when the time is over may go on: as long as reclaims come one after the other the end
 //! waits, at most for the length of the period again (RFC 8881 §8.4.2 leaves the length to the server; Linux does so).
@@ -35,8 +35,6 @@ pub(crate) struct Grace {
     heard: Option<Duration>,
     /// Owners that may reclaim, and whether they have said RECLAIM_COMPLETE since.
     known: BTreeMap<Bytes, bool>,
-    /// Somebody who was known has not reclaimed.
-    has_missed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,22 +48,22 @@ enum State {
 impl Grace {
     /// Without anybody who could reclaim there is no grace period.
     pub(crate) fn new(now: Duration, length: Duration, known: Vec<KnownClient>) -> Grace {
-        let has_missed = known.iter().any(|client| !client.may_reclaim);
         let known: BTreeMap<Bytes, bool> = known
             .into_iter()
             .filter(|client| client.may_reclaim)
             .map(|client| (client.owner, false))
             .collect();
         let state = if known.is_empty() { State::Over } else { State::Until(now.saturating_add(length)) };
-        Grace { state, length, heard: None, known, has_missed }
+        Grace { state, length, heard: None, known }
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.state != State::Over
     }
 
-    pub(crate) fn has_missed(&self) -> bool {
-        self.has_missed
+    /// Until its end begins.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        matches!(self.state, State::Until(_))
     }
 
     pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
@@ -104,9 +102,7 @@ impl Grace {
         }
         self.state = State::Ending;
         let known = std::mem::take(&mut self.known).into_iter();
-        let missed: Vec<Bytes> = known.filter(|(_, complete)| !complete).map(|(owner, _)| owner).collect();
-        self.has_missed |= !missed.is_empty();
-        Some(missed)
+        Some(known.filter(|(_, complete)| !complete).map(|(owner, _)| owner).collect())
     }
 
     /// The records of the owners in [`due`](Self::due) no longer entitle them.
@@ -144,8 +140,7 @@ mod tests {
         grace.reclaimed(&known("b").owner);
         grace.reclaimed(&known("stranger").owner);
         assert_eq!(grace.due(s(6)), Some(vec![]));
-        assert!(!grace.has_missed());
-        assert!(grace.is_on(), "until the records are changed");
+        assert!(grace.is_on() && !grace.is_awaiting(), "until the records are changed");
         grace.ended();
         assert!(!grace.is_on());
     }
@@ -155,9 +150,9 @@ mod tests {
         let mut grace = Grace::new(s(5), s(90), vec![known("a"), known("b")]);
         grace.reclaimed(&known("a").owner);
         assert_eq!((grace.due(s(94)), grace.remaining(s(94))), (None, Some(s(1))));
-        assert!(!grace.has_missed());
+        assert!(grace.is_awaiting());
         assert_eq!(grace.due(s(95)), Some(vec![known("b").owner]));
-        assert!(grace.has_missed());
+        assert!(!grace.is_awaiting());
         assert!(!grace.may_reclaim(&known("b").owner, s(96)));
         assert_eq!(grace.due(s(96)), None, "told once");
     }

@@ -10,6 +10,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 fn recall() -> LayoutRecall {
     LayoutRecall {
+        is_closed: false,
         file: FileId(1),
         handle: NfsFh4::from(b"file".to_vec()),
         stateid: StateId4 { seqid: 3, other: [1; 12] },

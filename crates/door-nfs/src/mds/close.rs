@@ -6,6 +6,7 @@ use nfs4::{
 };
 
 use super::clients::Clients;
+use super::grants::Grants;
 use super::lock_notice;
 use crate::context::Compound;
 
@@ -24,13 +25,16 @@ pub(super) fn downgrade(
     Ok(OpenDowngrade4ResOk { open_stateid })
 }
 
-pub(super) fn close(
+pub(super) async fn close(
     compound: &mut Compound,
-    clients: &Clients,
+    grants: &Grants,
     args: &Close4Args,
 ) -> Result<Close4ResOk, NfsStat4> {
+    let clients = &*grants.clients;
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.open_stateid)?;
+    // With the last open the file's layouts go.
+    grants.fencing.before_return(client, file).await;
     clients.states.lock().opens().close(client, file, stateid)?;
     // Layouts went with it: requests may wait for that.
     clients.fs.files.returned();

@@ -176,7 +176,7 @@ async fn grant(
     };
     // A client with a ticket from before the restart could write bytes that a reader has cached.
     if !matches!(wish, Wish::Reclaimed(_)) {
-        grants.fencing.fence_former(file).await.map_err(|_| NO_ROOM)?;
+        grants.fencing.require_former_void().map_err(|_| NO_ROOM)?;
     }
     let terms = DelegationTerms {
         // The change attribute that the client has kept since before the restart is unknown.
@@ -287,13 +287,16 @@ fn nobody() -> NfsAce4 {
     }
 }
 
-pub(super) fn give_back(
+pub(super) async fn give_back(
     compound: &Compound,
-    clients: &Clients,
+    grants: &Grants,
     args: &DelegReturn4Args,
 ) -> Result<(), NfsStat4> {
+    let clients = &*grants.clients;
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.deleg_stateid)?;
+    // Without an open it covers the file's layouts.
+    grants.fencing.before_return(client, file).await;
     clients.states.lock().delegations().give_back(client, file, stateid)?;
     // Requests may wait for it.
     clients.fs.files.returned();

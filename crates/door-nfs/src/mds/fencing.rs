@@ -1,37 +1,30 @@
 //! Fencing: the epoch of a file is raised, durably, and the pools refuse older tickets.
 //!
 //! Tickets outlive the head. One that a client got before a restart and did not reclaim anything after is unknown to
-//! the head of now, so that it cannot be fenced off when the client's lease ends. Instead the file is fenced off before
-//! any client gets a grant that the ticket could break: a lock, a share denied, a delegation.
+//! the head of now, so that it cannot be fenced off when the client's lease ends. So all tickets to write from before a
+//! restart end with the grace period (`session_ops::reclaims`).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::NamespaceError;
-use nfs4::NfsStat4;
-use parking_lot::Mutex;
+use futures_util::{StreamExt, stream};
+use nfs4::{ClientId4, NfsStat4};
 use types::FileId;
 
 use super::clients::Clients;
+use super::revocation::FENCED_AT_ONCE;
 
-/// Files that are remembered as fenced off; beyond it all are forgotten, and fenced off once more.
-const FENCED_MAX: usize = 1 << 16;
+/// A client that returns a layout waits for the fence so long at most.
+const RETURN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct Fencing {
     clients: Arc<Clients>,
-    /// Leaf lock.
-    former_tickets: Mutex<FormerTickets>,
-}
-
-/// Files whose tickets from before the start of this head are void.
-#[derive(Debug, Default)]
-struct FormerTickets {
-    void: BTreeSet<FileId>,
 }
 
 impl Fencing {
     pub fn new(clients: Arc<Clients>) -> Fencing {
-        Fencing { clients, former_tickets: Mutex::default() }
+        Fencing { clients }
     }
 
     /// From here on no pool takes tickets that were given out for the file before.
@@ -39,43 +32,41 @@ impl Fencing {
         self.clients.fs.files.pools().fence(file).await
     }
 
-    /// Before a client gets a lock of the file, or the like, that it did not have before the start.
-    pub async fn fence_former(&self, file: FileId) -> Result<(), NfsStat4> {
-        if !self.clients.sessions.reclaims.has_missed() || self.former_tickets.lock().are_void(file) {
-            return Ok(());
+    /// Before a client gives a layout of the file back, by LAYOUTRETURN or by closing the file.
+    pub async fn before_return(&self, client: ClientId4, file: FileId) {
+        if self.clients.states.lock().layouts().is_recalled_to_write(client, file) {
+            self.fence_returned(client, vec![file]).await;
         }
-        if let Err(error) = self.fence(file).await {
-            tracing::warn!(%file, %error, "cannot fence off the clients that had the file before the restart");
-            return Err(NfsStat4::Delay);
+    }
+
+    /// Of layouts that were recalled: a WRITE that the client has given up may still come to the pool after the return, and
+    /// behind the change that the recall was for. A pool that does not answer soon holds nobody up: it is told of, and
+    /// the layouts are back all the same.
+    pub async fn fence_returned(&self, client: ClientId4, files: Vec<FileId>) {
+        let count = files.len();
+        let fenced = stream::iter(files)
+            .map(|file| async move {
+                self.fence(file).await.inspect_err(|error| tell_unfenced(client, file, error))
+            })
+            .buffer_unordered(FENCED_AT_ONCE)
+            .filter(|fenced| std::future::ready(fenced.is_err()))
+            .count();
+        if tokio::time::timeout(RETURN_TIME, fenced).await.is_err() {
+            tracing::warn!(
+                client = client.0,
+                files = count,
+                "pools did not fence off in time a client that returned layouts"
+            );
         }
-        self.former_tickets.lock().note_void(file);
-        Ok(())
+    }
+
+    /// Before a client gets a lock, or the like, that it did not have before the start. DELAY: others may still write by
+    /// tickets of before.
+    pub fn require_former_void(&self) -> Result<(), NfsStat4> {
+        if self.clients.sessions.reclaims.are_missing_shut_out() { Ok(()) } else { Err(NfsStat4::Delay) }
     }
 }
 
-impl FormerTickets {
-    fn are_void(&self, file: FileId) -> bool {
-        self.void.contains(&file)
-    }
-
-    fn note_void(&mut self, file: FileId) {
-        if self.void.len() >= FENCED_MAX {
-            self.void.clear();
-        }
-        self.void.insert(file);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn at_the_bound_a_file_is_fenced_off_once_more() {
-        let mut tickets = FormerTickets::default();
-        (0..FENCED_MAX as u64).for_each(|file| tickets.note_void(FileId(file)));
-        assert!(tickets.are_void(FileId(0)));
-        tickets.note_void(FileId(FENCED_MAX as u64));
-        assert!(!tickets.are_void(FileId(0)) && tickets.are_void(FileId(FENCED_MAX as u64)));
-    }
+fn tell_unfenced(client: ClientId4, file: FileId, error: &NamespaceError) {
+    tracing::warn!(client = client.0, %file, %error, "cannot fence off a client that returned a layout");
 }

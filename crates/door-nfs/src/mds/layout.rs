@@ -233,7 +233,7 @@ pub(super) async fn give_back(
     layouts: &Layouts,
     args: LayoutReturn4Args,
 ) -> Result<LayoutReturn4ResOk, NfsStat4> {
-    let Clients { fs, sessions, states, .. } = &*layouts.clients;
+    let Clients { fs, sessions, .. } = &*layouts.clients;
     let client = compound.client()?;
     if args.layout_type != LayoutType4::FLEX_FILES {
         return Err(NfsStat4::UnknownLayoutType);
@@ -263,23 +263,17 @@ pub(super) async fn give_back(
         return Ok(LayoutReturn4ResOk { stateid: None });
     }
     let stateid = match args.layoutreturn {
-        LayoutReturn4::File(returned) => {
-            let file = compound.file()?;
-            let is_whole = returned.offset == 0 && returned.length == u64::MAX;
-            let modes = if is_whole { modes } else { LayoutModes { read: false, read_write: false } };
-            let stateid = compound.resolve(returned.stateid)?;
-            states.lock().layouts().give_back(client, file, stateid, modes)?
-        }
+        LayoutReturn4::File(returned) => return_file(compound, layouts, &returned, modes).await?,
         // All files lie in one file system; a pseudo directory lies in another, where there are no layouts.
         LayoutReturn4::FsId => {
             compound.file()?;
             if compound.current.place != ViewPlace::Pseudo {
-                return_all(layouts, client, modes);
+                return_all(layouts, client, modes).await;
             }
             None
         }
         LayoutReturn4::All => {
-            return_all(layouts, client, modes);
+            return_all(layouts, client, modes).await;
             None
         }
     };
@@ -292,9 +286,40 @@ pub(super) async fn give_back(
     Ok(LayoutReturn4ResOk { stateid })
 }
 
-fn return_all(layouts: &Layouts, client: ClientId4, modes: LayoutModes) {
-    layouts.clients.states.lock().layouts().give_back_all(client, modes);
+/// The stateid is answered while something is held.
+async fn return_file(
+    compound: &Compound,
+    layouts: &Layouts,
+    returned: &LayoutReturnFile4,
+    modes: LayoutModes,
+) -> Result<Option<StateId4>, NfsStat4> {
+    let (client, file, states) = (compound.client()?, compound.file()?, &layouts.clients.states);
+    let is_whole = returned.offset == 0 && returned.length == u64::MAX;
+    let modes = if is_whole { modes } else { LayoutModes { read: false, read_write: false } };
+    let stateid = compound.resolve(returned.stateid)?;
+    if modes.read_write {
+        layouts.grants.fencing.before_return(client, file).await;
+    }
+    states.lock().layouts().give_back(client, file, stateid, modes)
+}
+
+async fn return_all(layouts: &Layouts, client: ClientId4, modes: LayoutModes) {
+    let Layouts { clients, grants, drain, .. } = layouts;
+    let (held, recalled) = {
+        let mut states = clients.states.lock();
+        let layouts = states.layouts();
+        // Of a client that was asked for all it is not known which of its calls it has given up.
+        let recalled = match drain.is_asked_for_all(client, clients.fs.clock.monotonic()) {
+            true => layouts.writable(client),
+            false => layouts.recalled_to_write(client),
+        };
+        (layouts.held(client), recalled)
+    };
+    if modes.read_write {
+        grants.fencing.fence_returned(client, recalled).await;
+    }
+    clients.states.lock().layouts().give_back_all(client, modes, &held);
     if modes == LayoutModes::ALL {
-        layouts.drain.has_returned_all(client);
+        drain.has_returned_all(client);
     }
 }

@@ -44,7 +44,7 @@ async fn try_lock(
     let range = range(args.offset, args.length)?;
     sessions.reclaims.judge(client, args.reclaim)?;
     if !args.reclaim {
-        lost_locks.grants.fencing.fence_former(file).await?;
+        lost_locks.grants.fencing.require_former_void()?;
     }
     let locker = match args.locker {
         Locker4::New(new) => {

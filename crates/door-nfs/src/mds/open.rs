@@ -102,7 +102,7 @@ async fn try_open(
     judge_kind(target.attributes.kind)?;
     judge_permission(compound, fs, &target, share.access).await?;
     if share.deny != Modes::NONE && !is_reclaim {
-        grants.fencing.fence_former(file).await?;
+        grants.fencing.require_former_void()?;
     }
 
     // The reaper may be at it; in the grace period it keeps its hands off.

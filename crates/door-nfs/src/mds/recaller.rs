@@ -35,9 +35,8 @@ impl Recaller for ClientRecaller {
         asked.for_each(|recall| sender.send(recall));
     }
 
-    async fn void_former(&self, file: FileId) -> bool {
-        let Some(recalls) = self.0.upgrade() else { return true };
-        recalls.grants.fencing.fence_former(file).await.is_ok()
+    fn are_missing_shut_out(&self) -> bool {
+        self.0.upgrade().is_none_or(|recalls| recalls.grants.fencing.require_former_void().is_ok())
     }
 
     fn dislodge(&self, holders: &[Holder]) -> bool {

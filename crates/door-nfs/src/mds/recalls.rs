@@ -142,7 +142,9 @@ async fn ask_layout(
     modes: LayoutModes,
 ) -> Result<NfsStat4, CallbackError> {
     let (file, handle) = (recall.file, clients.fs.handle(recall.file));
-    let asked = callback::LayoutRecall { file, handle, stateid: recall.stateid, iomode: iomode(modes) };
+    let is_closed = clients.fs.files.pools().is_any_closed(file).await;
+    let (stateid, iomode) = (recall.stateid, iomode(modes));
+    let asked = callback::LayoutRecall { file, handle, stateid, iomode, is_closed };
     let answered = clients.sessions.callbacks.recall_layout(recall.client, asked, clients.fs.lease).await?;
     // OLD_STATEID: it has heard this recall before, and the answer was lost.
     Ok(if answered == NfsStat4::OldStateId { NfsStat4::Ok } else { answered })

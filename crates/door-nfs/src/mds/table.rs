@@ -98,7 +98,7 @@ impl Mds {
             A::OffloadCancel(args) => R::OffloadCancel(outcome(copy::cancel(compound, copies, &args).await)),
             A::Open(args) => R::Open(Box::pin(open::open(compound, opening, args)).await.into()),
             A::OpenDowngrade(args) => R::OpenDowngrade(close::downgrade(compound, clients, &args).into()),
-            A::Close(args) => R::Close(close::close(compound, clients, &args).into()),
+            A::Close(args) => R::Close(close::close(compound, &layouts.grants, &args).await.into()),
             A::Lock(args) => R::Lock(lock::lock(compound, lost_locks, args).await),
             A::LockT(args) => R::LockT(lock::test(compound, clients, args).await),
             A::LockU(args) => R::LockU(lock::unlock(compound, clients, &args).into()),
@@ -114,7 +114,9 @@ impl Mds {
             A::ListXattrs(args) => R::ListXattrs(xattr::list(compound, fs, &args).await.into()),
             A::RemoveXattr(args) => R::RemoveXattr(xattr::remove(compound, fs, &args).await.into()),
             A::GetDeviceInfo(args) => R::GetDeviceInfo(device::info(compound, &layouts.devices, &args)),
-            A::DelegReturn(args) => R::DelegReturn(outcome(delegation::give_back(compound, clients, &args))),
+            A::DelegReturn(args) => {
+                R::DelegReturn(outcome(delegation::give_back(compound, &layouts.grants, &args).await))
+            }
             _ => NfsResop4::error(number, NfsStat4::NotSupp),
         }
     }

@@ -13,6 +13,7 @@ use oncrpc::{
 };
 use parking_lot::Mutex;
 use testkit::clock::ManualClock;
+use testkit::former_tickets::NoFormerTickets;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -105,6 +106,7 @@ pub(crate) struct Server {
     pub table: Arc<TestTable>,
     pub clock: Arc<ManualClock>,
     pub records: Arc<TestRecords>,
+    pub former_tickets: Arc<NoFormerTickets>,
     pub flight: Arc<Flight>,
     address: std::net::SocketAddr,
     stop: watch::Sender<bool>,
@@ -165,7 +167,9 @@ impl Server {
             limits: session_limits,
         };
         let known = records.load().await.unwrap();
-        let sessions = Sessions::new(config, Some((records.clone(), known)), clock.clone());
+        let former_tickets = Arc::<NoFormerTickets>::default();
+        let recovery = Recovery { records: records.clone(), known, former_tickets: former_tickets.clone() };
+        let sessions = Sessions::new(config, Some(recovery), clock.clone());
         let table = Arc::new(TestTable { gate: Semaphore::new(0) });
         let engine = Arc::new(Engine {
             sessions: Arc::new(sessions),
@@ -184,7 +188,7 @@ impl Server {
             Arc::clone(&flight),
             stopped,
         ));
-        Server { flight, engine, table, clock, records, address, stop, serving }
+        Server { flight, engine, table, clock, records, former_tickets, address, stop, serving }
     }
 
     pub async fn stop(self) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::NamespaceError;
+use api::{FormerTickets, NamespaceError};
 use nfs4::{ClientId4, NfsStat4};
 use nfs4_state::Action;
 use parking_lot::Mutex;
@@ -12,18 +13,38 @@ use parking_lot::Mutex;
 use super::records::Records;
 use super::timed_table::TimedTable;
 
+/// Of failures to end former tickets one in so many is told: there are a few each second.
+const TRIES_TOLD: u64 = 40;
+
 pub(crate) struct Reclaims {
     table: Arc<TimedTable>,
     records: Arc<Records>,
     /// Records to change before the grace period ends. Leaf lock.
     grace_ending: Mutex<Option<Vec<Action>>>,
+    /// `None`: at a pool, which seals none.
+    former_tickets: Option<Arc<dyn FormerTickets>>,
+    /// No pool honours a ticket to write from before this start.
+    are_former_void: AtomicBool,
+    void_tries: AtomicU64,
     /// Clients whose records entitle them to nothing since something was taken from them. Leaf lock.
     pub(super) robbed: Mutex<BTreeSet<ClientId4>>,
 }
 
 impl Reclaims {
-    pub fn new(table: Arc<TimedTable>, records: Arc<Records>) -> Reclaims {
-        Reclaims { table, records, grace_ending: Mutex::default(), robbed: Mutex::default() }
+    pub fn new(
+        table: Arc<TimedTable>,
+        records: Arc<Records>,
+        former_tickets: Option<Arc<dyn FormerTickets>>,
+    ) -> Reclaims {
+        Reclaims {
+            table,
+            records,
+            grace_ending: Mutex::default(),
+            are_former_void: AtomicBool::new(former_tickets.is_none()),
+            former_tickets,
+            void_tries: AtomicU64::new(0),
+            robbed: Mutex::default(),
+        }
     }
 
     pub fn in_grace(&self) -> bool {
@@ -44,15 +65,37 @@ impl Reclaims {
         }
     }
 
-    /// Whether a client of a former start may still have tickets, and has not come back in time to reclaim.
-    pub fn has_missed(&self) -> bool {
-        self.table.lock().reclaims().has_missed()
+    /// Whether nobody writes by a ticket from before this start any more.
+    pub fn are_missing_shut_out(&self) -> bool {
+        self.are_former_void.load(Ordering::Acquire)
     }
 
-    /// Ends the grace period when it is due. If the database fails, the next call tries again.
+    /// Whether clients may still come back and reclaim.
+    pub fn are_awaited(&self) -> bool {
+        self.table.lock().reclaims().is_awaiting()
+    }
+
+    /// Ends the grace period when it is due, and with it the tickets to write of before. If the database or a pool fails,
+    /// the next call tries again.
     pub async fn end_grace(&self) {
         let due = self.table.lock().reclaims().grace_due(self.table.now());
-        let Some(actions) = due.or_else(|| self.grace_ending.lock().take()) else { return };
+        let actions = due.or_else(|| self.grace_ending.lock().take());
+        if actions.is_none() && (self.are_missing_shut_out() || self.are_awaited()) {
+            return;
+        }
+        // Before the records change: a start that finds a record of a client that has missed its time finds the floor too.
+        if let Err(error) = self.void_former_tickets().await {
+            let tries = self.void_tries.fetch_add(1, Ordering::Relaxed);
+            if tries.is_multiple_of(TRIES_TOLD) {
+                tracing::warn!(
+                    error,
+                    "cannot end the tickets to write of before the restart, will try again"
+                );
+            }
+            *self.grace_ending.lock() = actions;
+            return;
+        }
+        let Some(actions) = actions else { return };
         for action in &actions {
             if let Err(error) = self.records.record(Some(action)).await {
                 tracing::warn!(%error, "cannot end the grace period, will try again");
@@ -62,6 +105,16 @@ impl Reclaims {
         }
         self.table.lock().reclaims().grace_ended();
         tracing::info!(not_reclaimed = actions.len(), "the grace period is over");
+    }
+
+    async fn void_former_tickets(&self) -> Result<(), String> {
+        if let Some(former) = &self.former_tickets
+            && !self.are_former_void.load(Ordering::Acquire)
+        {
+            former.void().await?;
+            self.are_former_void.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Before something is taken from a client that it may not hear of: should the server start anew, the client may not reclaim

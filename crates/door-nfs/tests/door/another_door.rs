@@ -1,17 +1,19 @@
 //! Two doors at one conflict table: this one, spoken to as a client might, and another that is played by the test.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use api::{ExpectedEnds, Namespace, Replace};
 use file_state::{Door, Holder};
 use files::{Change, Files, FilesError, Modes, OpenFile, Share};
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{
-    FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
-    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
+    FfLayoutReturn4, LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH,
+    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_DENY_WRITE, Open4Args,
+    OpenClaim4, OpenFlag4,
 };
-use testkit::nfs_client::{Answer, NfsClient};
+use testkit::nfs_client::{Answer, NfsClient, ops};
 use types::{FileId, Identity};
 
 use crate::ground::{Ground, LONG, client, name, status_of};
@@ -55,6 +57,37 @@ impl Scene {
         let (lock, _) = self.ground.runtime.block_on(self.files.open(file, FOREIGN, share)).unwrap();
         lock
     }
+}
+
+#[test]
+fn nothing_is_denied_to_others_while_pools_take_tickets_to_write_of_before() {
+    let ground = Ground::new();
+    ground.former_tickets.fails.store(true, Ordering::Relaxed);
+    let (door, files) = ground.door_and_table(vec![Export::of_everything(Squash::None)]);
+    let mut client = client(door, "host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    let denying = |owner: &str| {
+        NfsArgop4::Open(Open4Args {
+            seqid: 0,
+            share_access: OPEN4_SHARE_ACCESS_READ,
+            share_deny: OPEN4_SHARE_DENY_WRITE,
+            owner: ops::owner(owner),
+            openhow: OpenFlag4::NoCreate,
+            claim: OpenClaim4::Fh,
+        })
+    };
+    client.close(&file).unwrap();
+    assert_eq!(status_of(client.open_by(&file.handle, denying("first"))), NfsStat4::Delay);
+    assert!(matches!(files.before_denial(), Err(FilesError::Recalled)), "of another door");
+    client.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH).unwrap();
+    ground.former_tickets.fails.store(false, Ordering::Relaxed);
+    let deadline = Instant::now() + LONG;
+    while files.before_denial().is_err() {
+        assert!(Instant::now() < deadline, "it is not tried again");
+        std::thread::sleep(SHORT);
+    }
+    assert_eq!(ground.former_tickets.voided.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
 use nfs4::NfsStat4;
 use tempfile::TempDir;
+use testkit::former_tickets::NoFormerTickets;
 use testkit::memory_pool::MemoryPool;
 use testkit::memory_pools::MemoryPools;
 use testkit::nfs_client::{ClientError, ClientOptions, NfsClient};
@@ -50,6 +51,7 @@ pub struct Ground {
     pub namespace: Arc<SqlNamespace>,
     /// The same as the doors ask it.
     pub names: Arc<WatchedNamespace>,
+    pub former_tickets: Arc<NoFormerTickets>,
     /// Those that were started, in order.
     pub doors: Mutex<Vec<Arc<HeadDoor>>>,
     clock: Arc<dyn Clock>,
@@ -75,6 +77,7 @@ impl Ground {
             runtime: Runtime::new().unwrap(),
             names: Arc::new(WatchedNamespace::new(namespace.clone())),
             namespace,
+            former_tickets: Arc::default(),
             doors: Mutex::default(),
             clock,
             stop: watch::Sender::new(false),
@@ -143,7 +146,8 @@ impl Ground {
             random: Arc::new(NoChance),
             observer: Arc::new(api::Unobserved),
             handle_key: HandleKey::new(&[1; 32]),
-            ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
+            ticket_keys: TicketKeys::new(&[1; 32], Term::FIRST, KeyGeneration::FIRST),
+            former_tickets: self.former_tickets.clone(),
         };
         let config = HeadConfig {
             instance: [2; 16],
@@ -166,7 +170,7 @@ impl Ground {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let door = HeadDoor::start(services, config).await.unwrap();
-            assert!(!door.in_grace(), "also where the door before it had clients");
+            assert!(!door.awaits_reclaims(), "also where the door before it had clients");
             self.doors.lock().unwrap().push(Arc::clone(&door));
             tokio::spawn(door.serve(listener, stopped));
             address

@@ -101,6 +101,21 @@ fn a_disabled_pool_gets_no_client_and_no_file_until_it_is_enabled() {
     scene.layout(&file).unwrap();
 }
 
+/// A disabled pool cannot be told of a fence.
+#[test]
+fn a_layout_of_a_disabled_pool_is_returned_at_once() {
+    let mut scene = Scene::set();
+    let file = scene.client.create(&scene.root, "file").unwrap();
+    let layout = scene.layout(&file).unwrap();
+    scene.pools.list().set_disabled(FIRST, true).unwrap();
+    let recalled = scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
+    assert!(recalled.changed, "the client is not to write there any more");
+    let current = nfs4::StateId4 { seqid: layout.stateid.seqid + 1, ..layout.stateid };
+    scene.client.layout_return(&file.handle, current, &FfLayoutReturn4::default()).unwrap();
+    scene.pools.list().set_disabled(FIRST, false).unwrap();
+    scene.layout(&file).unwrap();
+}
+
 #[test]
 fn layouts_at_a_removed_pool_come_back_and_its_device_goes() {
     let mut scene = Scene::set();

@@ -169,7 +169,7 @@ fn secinfo_says_what_the_export_takes_to_which_the_name_leads() {
 }
 
 fn keys() -> TicketKeys {
-    TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST)
+    TicketKeys::new(&[1; 32], Term::FIRST, KeyGeneration::FIRST)
 }
 
 /// A door of a pool with one replica.

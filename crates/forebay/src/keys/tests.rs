@@ -27,17 +27,18 @@ impl Scene {
     }
 }
 
+const TICKET: Ticket = Ticket {
+    file: FileId(7),
+    birth: Birth(5),
+    pool: POOL,
+    mode: TicketMode::Read,
+    epoch: Epoch(0),
+    presence: Presence::Written,
+    io: types::IoMode::Auto,
+};
+
 fn sealed(keys: &Keys) -> Vec<u8> {
-    let ticket = Ticket {
-        file: FileId(7),
-        birth: Birth(5),
-        pool: POOL,
-        mode: TicketMode::Read,
-        epoch: Epoch(0),
-        presence: Presence::Written,
-        io: types::IoMode::Auto,
-    };
-    keys.ticket_keys().seal(&ticket, Conditions::of_sole_replica(Demand(0))).to_vec()
+    keys.ticket_keys().seal(&TICKET, Conditions::of_sole_replica(Demand(0))).to_vec()
 }
 
 /// Whether the pool accepts each of the tickets.
@@ -97,10 +98,38 @@ fn a_start_has_the_keys_and_what_is_left_of_the_overlap() {
     scene.clock.advance(60);
     let keys = scene.start(RULES);
     assert_eq!((accepted(&keys, [&first, &second]), keys.report()), ([true, true], report(1, 60, 40)));
-    assert_eq!(sealed(&keys), second, "as before the restart");
     scene.clock.advance(40);
     let keys = scene.start(RULES);
     assert_eq!((accepted(&keys, [&first, &second]), keys.report()), ([false, true], report(1, 100, 0)));
+}
+
+#[tokio::test]
+async fn tickets_to_write_of_former_terms_end_for_good_once_writes_by_them_are_over() {
+    let scene = Scene::new();
+    let of_mode = |keys: &Keys, mode| {
+        let ticket = Ticket { mode, ..TICKET };
+        keys.ticket_keys().seal(&ticket, Conditions::of_sole_replica(Demand(0)))
+    };
+    let (write, read) = (TicketMode::ReadWrite, TicketMode::Read);
+    let keys = scene.start(RULES);
+    let former = [write, read].map(|mode| of_mode(&keys, mode));
+    let keys = Arc::new(scene.start(RULES));
+    let (face, newer) = (keys.pool_key(POOL), of_mode(&keys, write));
+    let term = face.open(&former[0]).expect("its client may reclaim").term;
+    let pass = face.floor().begin_write(term).unwrap().expect("it is waited for");
+    let bytes = pass.go_with(bytes::Bytes::from_static(b"late"));
+    let former_terms = FormerTerms::new(&keys);
+    tokio::time::pause();
+    assert!(former_terms.void().await.unwrap_err().contains("do not end"));
+    assert_eq!(face.open(&former[0]), Err(TicketError::FormerTerm));
+    drop(bytes);
+    former_terms.void().await.unwrap();
+    assert!(face.open(&former[1]).is_ok() && face.open(&newer).is_ok());
+    let later = scene.start(RULES);
+    for pool in [POOL, PoolId(1)] {
+        assert!(!later.pool_key(pool).floor().admits(term), "{pool}");
+    }
+    assert!(later.pool_key(POOL).open(&newer).is_ok());
 }
 
 /// The process ends after the renewal is on disk and before a pool or the head knows of it.

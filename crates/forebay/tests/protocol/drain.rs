@@ -66,6 +66,7 @@ fn a_drained_pool_gets_its_layouts_back_and_its_files_go_through_the_head() {
     let refused = status_of(layout_of(&mut client, &file));
     assert!(matches!(refused, NfsStat4::LayoutUnavailable | NfsStat4::RecallConflict), "{refused}");
     let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    assert!(recall.changed, "the client is not to write there any more");
     let LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
     assert_eq!((&recalled.fh, recalled.stateid.other), (&file.handle, layout.stateid.other));
     client.layout_return(&file.handle, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
@@ -127,7 +128,7 @@ fn a_device_that_goes_is_told_to_who_asked_and_its_id_never_comes_again() {
     let again = layout_of(&mut client, &file).unwrap();
     assert_ne!(again.device(), layout.device());
     client.device_info(again.device()).unwrap();
-    assert_eq!(again.ticket(), layout.ticket(), "the file has not moved");
+    assert_ne!(again.ticket(), layout.ticket(), "a client that returns a recalled layout is fenced off");
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_client_with_many_layouts_at_a_drained_pool_gets_one_recall_and_returns_all_
     let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
     assert_eq!(
         (recall.recall, recall.iomode, recall.changed),
-        (LayoutRecall4::All, LayoutIomode4::Any, false)
+        (LayoutRecall4::All, LayoutIomode4::Any, true)
     );
     let refused = status_of(layout_of(&mut client, &elsewhere));
     assert_eq!(refused, NfsStat4::RecallConflict, "until all have come back, at other pools as well");

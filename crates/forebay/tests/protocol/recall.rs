@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use nfs4::{
     BindConnToSession4Args, ChannelDirFromClient4, CreateHow4, FfLayoutReturn4, FileAttributes,
-    LayoutIomode4, LayoutRecall4, LayoutType4, NfsArgop4, NfsCbArgop4, NfsFh4, NfsStat4,
+    LayoutIomode4, LayoutRecall4, LayoutReturn4, LayoutType4, NfsArgop4, NfsCbArgop4, NfsFh4, NfsStat4,
     OPEN4_SHARE_ACCESS_BOTH, OpenFlag4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_CB_PATH_DOWN,
     SEQ4_STATUS_CB_PATH_DOWN_SESSION, StableHow4, StateId4,
 };
-use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile, when_ready};
+use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile, ops, when_ready};
 
 use crate::server::{Server, Setup, status_of};
 
@@ -87,7 +87,7 @@ fn a_truncation_by_another_client_recalls_the_layout_and_waits_for_its_return() 
     let mut scene = Scene::set(&server);
     assert_eq!(scene.truncate(), NfsStat4::Delay, "the layout is not back yet");
     let recall = scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
-    assert_eq!(recall.layout_type, LayoutType4::FLEX_FILES);
+    assert_eq!((recall.layout_type, recall.changed), (LayoutType4::FLEX_FILES, false));
     let (handle, stateid, offset, length) = handle_of(&recall.recall);
     assert_eq!(handle, &scene.file.handle);
     assert_eq!((offset, length), (0, u64::MAX));
@@ -96,6 +96,56 @@ fn a_truncation_by_another_client_recalls_the_layout_and_waits_for_its_return() 
     scene.holder.layout_return(&scene.file.handle, stateid, &FfLayoutReturn4::default()).unwrap();
     scene.truncate_when_ready();
     assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 100);
+}
+
+/// Linux from 6.1 on cancels its calls at a recall: one of them may come to the pool behind its LAYOUTRETURN.
+#[test]
+fn a_write_that_was_given_up_at_a_recall_is_refused_after_the_return() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    let recall = scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Ok, "until it is returned");
+    let (_, stateid, ..) = handle_of(&recall.recall);
+    scene.holder.layout_return(&scene.file.handle, stateid, &FfLayoutReturn4::default()).unwrap();
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
+    scene.truncate_when_ready();
+    assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 100);
+}
+
+#[test]
+fn a_write_that_was_given_up_at_a_recall_is_refused_after_all_layouts_are_returned() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    scene.holder.call(&[ops::layout_return_many(LayoutReturn4::All)]).unwrap();
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
+    scene.truncate_when_ready();
+}
+
+/// Layouts are returned on close.
+#[test]
+fn a_write_that_was_given_up_at_a_recall_is_refused_after_the_file_is_closed() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    scene.holder.close(&scene.file).unwrap();
+    scene.truncate_when_ready();
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
+}
+
+#[test]
+fn a_layout_that_nobody_asked_for_is_returned_without_a_fence() {
+    let (_instance, server) = Server::start();
+    let Scene { mut holder, file, .. } = Scene::set(&server);
+    let mut ticket = || {
+        let layout = holder.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+        holder.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+        layout.ticket().clone()
+    };
+    assert_eq!(ticket(), ticket());
 }
 
 #[test]

@@ -140,9 +140,8 @@ fn a_client_that_is_back_after_the_grace_period_writes_nothing_over_the_next_hol
         let stateid = layout.data_server().stateid;
         status_of(pool.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10]))
     };
-    assert_eq!(write_by_old_ticket(), NfsStat4::Ok, "nobody has a lock");
-    assert!(matches!(lock(&mut other, &opened, false), Lock4Res::Ok(_)));
     assert_eq!(write_by_old_ticket(), NfsStat4::Stale);
+    assert!(matches!(lock(&mut other, &opened, false), Lock4Res::Ok(_)));
     other.layout_get(&opened.handle, opened.stateid, LayoutIomode4::Rw).unwrap();
 
     let mut late = server.client_by(ClientOptions::named("host").reclaiming());
@@ -232,9 +231,39 @@ fn a_client_that_is_away_over_two_restarts_writes_nothing_over_the_next_holder()
     let cut_off = CutOff::new().restarted();
     let mut other = cut_off.server.client("other");
     let opened = when_ready(|| other.create(&cut_off.root, "file")).unwrap();
-    assert_eq!(cut_off.write_by_the_old_ticket(&mut other), NfsStat4::Ok, "nobody has a lock");
+    assert_eq!(cut_off.write_by_the_old_ticket(&mut other), NfsStat4::Stale);
     assert!(matches!(lock(&mut other, &opened, false), Lock4Res::Ok(_)));
     assert_eq!(cut_off.write_by_the_old_ticket(&mut other), NfsStat4::Stale);
+}
+
+/// A client that never says a word to the head again.
+#[test]
+fn a_client_that_stays_away_over_a_restart_writes_until_the_time_to_reclaim_is_over_and_never_again() {
+    let (instance, server) = Server::start_with(Setup { lease_s: 2, grace_s: 4, ..GRACE });
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"before").unwrap();
+    let layouts = [LayoutIomode4::Rw, LayoutIomode4::Read]
+        .map(|mode| client.layout_get(&file.handle, file.stateid, mode).unwrap());
+    server.kill();
+    let server = instance.up();
+    let [to_write, to_read] = &layouts;
+    let write = |server: &Server| {
+        let (mut pool, stateid) = (server.client_of_pool("host"), to_write.data_server().stateid);
+        status_of(pool.write(to_write.ticket(), stateid, 0, StableHow4::FileSync, b"late!!"))
+    };
+    assert_eq!(write(&server), NfsStat4::Ok, "it may be about to reclaim");
+    let mut stranger = server.client("stranger");
+    let opened = when_ready(|| stranger.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).unwrap();
+    stranger.write(&opened.handle, opened.stateid, 0, StableHow4::FileSync, b"newer!").unwrap();
+    assert_eq!(write(&server), NfsStat4::Stale);
+    server.kill();
+    let server = instance.up();
+    assert_eq!(write(&server), NfsStat4::Stale, "also in the grace period of the next start");
+    let mut pool = server.client_of_pool("host");
+    let read = pool.read(to_read.ticket(), to_read.data_server().stateid, 0, 6).unwrap();
+    assert_eq!(&read.data[..], b"newer!", "to read is harmless");
 }
 
 #[test]

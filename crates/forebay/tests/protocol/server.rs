@@ -183,6 +183,13 @@ impl Server {
         NfsClient::connect(self.head(), options).expect("connect to the head")
     }
 
+    /// A client of the first pool with a session, for who has a ticket already.
+    pub fn client_of_pool(&self, name: &str) -> NfsClient {
+        let address = *self.pools.first().expect("the banner tells the pool's address");
+        NfsClient::connect(address, ClientOptions::named(name).for_data_server())
+            .expect("connect to the pool")
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("ask for the child").is_none()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use file_state::{FileStateError, LayoutMode, LayoutModes, Modes};
+use file_state::{FileStateError, GrantKind, LayoutMode, LayoutModes, Modes};
 use nfs4::{ClientId4, LayoutIomode4, NfsStat4, StateId4};
 use types::FileId;
 
@@ -85,6 +85,21 @@ impl Layouts<'_> {
             .collect()
     }
 
+    /// Whether the client was asked to return a layout by which it may write, and has not done so. A WRITE of such a client may
+    /// come to the pool after the return: Linux cancels its calls at a recall, and does not wait for them.
+    pub fn is_recalled_to_write(&self, client: ClientId4, file: FileId) -> bool {
+        let (table, holder) = (self.table.lock(), self.table.holder(client));
+        let file = table.file(file);
+        file.layout_of(holder).read_write && file.is_recalled(holder, GrantKind::Layout)
+    }
+
+    /// The files of which that is so.
+    pub fn recalled_to_write(&self, client: ClientId4) -> Vec<FileId> {
+        let mut files = self.writable(client);
+        files.retain(|file| self.is_recalled_to_write(client, *file));
+        files
+    }
+
     /// When the client was last granted a layout of the file, if it has one.
     pub fn granted(&self, client: ClientId4, file: FileId) -> Option<Duration> {
         self.table.lock().file(file).layout_granted(self.table.holder(client))
@@ -114,12 +129,21 @@ impl Layouts<'_> {
         Ok(left.map(|key| self.states.bump(key)))
     }
 
-    /// LAYOUTRETURN of all files.
-    pub fn give_back_all(&mut self, client: ClientId4, modes: LayoutModes) {
+    /// The layouts that a client has now, with their stateids.
+    pub fn held(&self, client: ClientId4) -> Vec<(FileId, StateId4)> {
         let files: Vec<FileId> =
             self.table.lock().layouts_of(self.table.holder(client)).map(|(file, _)| file).collect();
-        for file in files {
-            self.drop(client, file, modes);
+        let stateid_of = |file| Some((file, self.states.stateid(self.states.layout_of(client, file)?)));
+        files.into_iter().filter_map(stateid_of).collect()
+    }
+
+    /// LAYOUTRETURN of all files: of those that were held, unless more was granted since.
+    pub fn give_back_all(&mut self, client: ClientId4, modes: LayoutModes, held: &[(FileId, StateId4)]) {
+        for (file, stateid) in held {
+            let key = self.states.layout_of(client, *file);
+            if key.is_some_and(|key| self.states.stateid(key) == *stateid) {
+                self.drop(client, *file, modes);
+            }
         }
     }
 

@@ -439,9 +439,11 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
         get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
-        states.layouts().give_back_all(A, LayoutModes::only(LayoutMode::Read));
+        let all = states.layouts().held(A);
+        states.layouts().give_back_all(A, LayoutModes::only(LayoutMode::Read), &all);
         assert_eq!(states.held_by(A).layouts, 1);
-        states.layouts().give_back_all(A, LayoutModes::ALL);
+        let all = states.layouts().held(A);
+        states.layouts().give_back_all(A, LayoutModes::ALL, &all);
         assert_eq!(states.held_by(A).layouts, 0);
     }
 
@@ -492,7 +494,8 @@ mod layouts {
         assert_eq!(states.recalls().begin_at_once(B, &[FILE], s(10)), 1);
         assert_eq!(get(&mut states, B, opened, LayoutMode::Read), Err(NfsStat4::RecallConflict));
         assert_eq!(states.layouts().judge_commit(B, FILE, held), Ok(()), "what was written is still told");
-        states.layouts().give_back_all(B, LayoutModes::ALL);
+        let all = states.layouts().held(B);
+        states.layouts().give_back_all(B, LayoutModes::ALL, &all);
         assert_eq!(states.layouts().judge_commit(B, FILE, held), Err(NfsStat4::BadStateId));
         assert!(get(&mut states, B, opened, LayoutMode::Read).is_ok());
     }

@@ -30,10 +30,9 @@ impl Reclaims<'_> {
         self.grace.is_on()
     }
 
-    /// Whether a client that a former instance knew has not come back in the grace period, or was not to reclaim at all:
-    /// what it may still do at the pools is known to nobody.
-    pub fn has_missed(&self) -> bool {
-        self.grace.has_missed()
+    /// Whether clients that a former instance knew may still come back in time.
+    pub fn is_awaiting(&self) -> bool {
+        self.grace.is_awaiting()
     }
 
     pub fn grace_remaining(&self, now: Duration) -> Option<Duration> {

@@ -1,0 +1,142 @@
+//! The lowest term whose tickets to write a pool honours.
+//!
+//! A client that stays away while the head starts anew may keep a ticket to write that the new head knows nothing of, so
+//! that it cannot be fenced off when the client's lease ends. So when the time to reclaim is over the floor is raised to the
+//! term of the new head, and writes by older tickets that are under way are waited for: what is granted after that is
+//! not overwritten by them. Tickets to read are not judged by their term: with one replica of a file they show what is there.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{Term, TicketError};
+
+/// Ends the tickets to write that clients got before this start of the head.
+#[async_trait]
+pub trait FormerTickets: Send + Sync {
+    /// From now on every pool refuses them, also after a restart, and no write by one of them is under way. An error says
+    /// why it cannot be done now; a repetition may succeed.
+    async fn void(&self) -> Result<(), String>;
+}
+
+#[derive(Debug)]
+pub struct TermFloor(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    floor: Term,
+    /// Of the head of now.
+    newest: Term,
+    /// Writes under way, by the terms of their tickets.
+    writes: BTreeMap<Term, usize>,
+}
+
+/// A write under way by a ticket of a former term. It is over when the last of the bytes that it goes with is dropped: a pool
+/// may write them when nobody waits for its answer any more.
+#[derive(Debug)]
+#[must_use = "the write is over when this is dropped"]
+pub struct WritePass {
+    floor: Arc<TermFloor>,
+    term: Term,
+}
+
+impl WritePass {
+    pub fn go_with(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Passed { bytes, _pass: self })
+    }
+}
+
+struct Passed {
+    bytes: Bytes,
+    _pass: WritePass,
+}
+
+impl AsRef<[u8]> for Passed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl TermFloor {
+    /// Tickets whose term was not counted are below it.
+    pub fn new() -> Arc<TermFloor> {
+        Arc::new(TermFloor(Mutex::new(State {
+            floor: Term::FIRST,
+            newest: Term::FIRST,
+            writes: BTreeMap::new(),
+        })))
+    }
+
+    pub fn admits(&self, term: Term) -> bool {
+        term >= self.state().floor
+    }
+
+    /// The term in which the head seals from now on.
+    pub fn begin_term(&self, term: Term) {
+        let mut state = self.state();
+        state.newest = state.newest.max(term);
+    }
+
+    /// `None`: the ticket is of the term of now, and its writes are not waited for.
+    pub fn begin_write(self: &Arc<Self>, term: Term) -> Result<Option<WritePass>, TicketError> {
+        let mut state = self.state();
+        if term < state.floor {
+            return Err(TicketError::FormerTerm);
+        }
+        if term >= state.newest {
+            return Ok(None);
+        }
+        *state.writes.entry(term).or_default() += 1;
+        Ok(Some(WritePass { floor: Arc::clone(self), term }))
+    }
+
+    /// It does not go back.
+    pub fn raise(&self, term: Term) {
+        let mut state = self.state();
+        state.floor = state.floor.max(term);
+    }
+
+    /// Whether no write by a ticket below the floor is under way.
+    pub fn is_settled(&self) -> bool {
+        let state = self.state();
+        state.writes.range(..state.floor).next().is_none()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WritePass {
+    fn drop(&mut self) {
+        let mut state = self.floor.state();
+        let Some(count) = state.writes.get_mut(&self.term) else { return };
+        *count -= 1;
+        if *count == 0 {
+            state.writes.remove(&self.term);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_below_the_floor_is_refused_and_one_under_way_is_waited_for() {
+        let floor = TermFloor::new();
+        assert!(!floor.admits(Term::UNCOUNTED) && floor.admits(Term(1)));
+        floor.begin_term(Term(2));
+        let former = floor.begin_write(Term(1)).unwrap().expect("it is waited for");
+        assert!(floor.begin_write(Term(2)).unwrap().is_none());
+        floor.raise(Term(2));
+        assert!(!floor.is_settled(), "a write of term 1 is under way");
+        assert_eq!(floor.begin_write(Term(1)).unwrap_err(), TicketError::FormerTerm);
+        drop(former);
+        assert!(floor.is_settled());
+        floor.raise(Term(1));
+        assert!(!floor.admits(Term(1)) && floor.admits(Term(2)), "it does not go back");
+    }
+}
