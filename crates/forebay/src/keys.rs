@@ -95,18 +95,20 @@ impl Age {
     }
 }
 
-/// Notes the first generation for a data directory whose pools are about to be recorded: from then on a missing note is
+/// Notes the first generation and that no term was counted, for a data directory whose pools are about to be recorded: from then on a missing note is
 /// a lost one. Blocks.
 pub fn begin(data: &DataDir, clock: &dyn Clock) -> Result<()> {
     if data.is_recorded(0) {
         return Ok(());
     }
+    terms::prepare(data)?;
     KeyStore::of(data).load_or_begin(wall_s(clock)).map(drop)
 }
 
 /// Whether what is stored can be read; nothing is made.
 pub fn check(data: &DataDir) -> Result<()> {
-    KeyStore::of(data).load().map(drop)
+    KeyStore::of(data).load()?;
+    terms::check(data)
 }
 
 impl Keys {

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use api::Term;
@@ -27,6 +27,8 @@ pub struct Terms {
     pub floor: Term,
 }
 
+const NONE: Terms = Terms { term: Term::UNCOUNTED, floor: Term::UNCOUNTED };
+
 /// As this process knows them, also where the file is lost meanwhile.
 pub struct TermStore {
     path: PathBuf,
@@ -40,11 +42,38 @@ struct Document {
     floor: u64,
 }
 
+/// Read before the rest, which a newer version may have changed.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// Makes the file for a data directory whose pools are about to be recorded: from then on a missing one is a lost one. Blocks.
+pub fn prepare(data: &DataDir) -> Result<()> {
+    let path = data.path().join(NAME);
+    if load(&path)?.is_none() {
+        TermStore { path, terms: NONE }.write(NONE)?;
+    }
+    Ok(())
+}
+
 impl TermStore {
     /// Begins a term that no other start has had. It is on disk when this returns. Blocks.
     pub fn begin(data: &DataDir) -> Result<TermStore> {
         let path = data.path().join(NAME);
-        let before = load(&path)?;
+        let before = match load(&path)? {
+            Some(before) => before,
+            None => {
+                if data.is_recorded(0) {
+                    tracing::warn!(
+                        "{} is missing; tickets get the first term. This is correct after an upgrade from a version without \
+                         this file. Otherwise stop the server and renew the keys of pool tickets twice (forebay keys renew)",
+                        path.display()
+                    );
+                }
+                NONE
+            }
+        };
         let terms = Terms { term: before.term.max(before.floor).next(), ..before };
         let store = TermStore { path, terms };
         store.write(terms)?;
@@ -72,21 +101,29 @@ impl TermStore {
     }
 }
 
-/// Without a file no term was counted.
-fn load(path: &PathBuf) -> Result<Terms> {
+/// Whether it can be read; nothing is made.
+pub fn check(data: &DataDir) -> Result<()> {
+    load(&data.path().join(NAME)).map(drop)
+}
+
+fn load(path: &Path) -> Result<Option<Terms>> {
     let text = match fs::read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Ok(Terms { term: Term::UNCOUNTED, floor: Term::UNCOUNTED });
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(complaint(path, "read", &error)),
     };
-    let damaged = || format!("{} is damaged (restore it from a copy)", path.display());
-    let Document { version, term, floor } = serde_json::from_slice(&text).with_context(damaged)?;
+    let damaged = || {
+        format!(
+            "{} is damaged: remove it and renew the keys of pool tickets twice (forebay keys renew), before the server starts",
+            path.display()
+        )
+    };
+    let Version { version } = serde_json::from_slice(&text).with_context(damaged)?;
     if version > VERSION {
         bail!("{} was written by a newer forebay: use that version", path.display());
     }
-    Ok(Terms { term: Term(term), floor: Term(floor) })
+    let Document { term, floor, .. } = serde_json::from_slice(&text).with_context(damaged)?;
+    Ok(Some(Terms { term: Term(term), floor: Term(floor) }))
 }
 
 #[cfg(test)]
@@ -102,7 +139,9 @@ mod tests {
     fn each_start_has_a_term_of_its_own_and_the_floor_stays() {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
+        prepare(&data).unwrap();
         assert_eq!(TermStore::begin(&data).unwrap().terms(), terms(1, 0));
+        prepare(&data).unwrap();
         let mut store = TermStore::begin(&data).unwrap();
         assert_eq!(store.terms(), terms(2, 0));
         store.raise_floor(Term(2)).unwrap();
@@ -139,10 +178,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
         for (text, why) in
-            [("{", "term.json is damaged"), (r#"{"version": 2, "term": 1, "floor": 1}"#, "newer forebay")]
+            [("{", "term.json is damaged"), (r#"{"version": 2, "terms": []}"#, "newer forebay")]
         {
             fs::write(dir.path().join(NAME), text).unwrap();
             let refused = TermStore::begin(&data).err().unwrap().to_string();
+            assert_eq!(check(&data).unwrap_err().to_string(), refused);
             assert!(refused.contains(why), "{refused}");
             assert_eq!(fs::read_to_string(dir.path().join(NAME)).unwrap(), text);
         }

@@ -153,7 +153,7 @@ fn a_pool_stays_drained_over_a_restart_and_can_be_enabled_on_a_stopped_instance(
 /// More than are asked for one by one.
 const MANY: usize = 100;
 
-/// A client with layouts to write of many files at pool 0, and of one at pool 1.
+/// A client with layouts of many files at pool 0, and of one at pool 1.
 struct Crowd {
     client: NfsClient,
     here: Vec<(OpenFile, Layout)>,
@@ -161,12 +161,16 @@ struct Crowd {
 }
 
 fn with_many_layouts(server: &Server) -> Crowd {
+    with_many_layouts_to(LayoutIomode4::Rw, server)
+}
+
+fn with_many_layouts_to(mode: LayoutIomode4, server: &Server) -> Crowd {
     let mut client = server.client("holder");
     let root = client.root().unwrap();
     let (mut here, mut elsewhere) = (Vec::new(), None);
     for number in 0.. {
         let file = client.create(&root, &format!("file-{number}")).unwrap();
-        let layout = layout_of(&mut client, &file).unwrap();
+        let layout = client.layout_get(&file.handle, file.stateid, mode).unwrap();
         match layout.device().0[..4] {
             [0, 0, 0, 0] => here.push((file, layout)),
             _ => elsewhere = Some(file),
@@ -254,7 +258,8 @@ fn a_client_that_never_answers_a_recall_of_its_many_layouts_loses_them_in_time()
 #[test]
 fn a_client_that_has_not_answered_for_all_layouts_gets_no_new_one_though_each_is_back() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
-    let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
+    // To read: each return of one to write waits for a fence, and the server waits 5 s for the answer.
+    let Crowd { mut client, here, elsewhere } = with_many_layouts_to(LayoutIomode4::Read, &server);
     client.callbacks.answer_once(Answer::Silence);
     pool_command(&instance, &["drain", "pool-0"]);
     client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
