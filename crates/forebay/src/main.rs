@@ -42,6 +42,7 @@ mod table;
 mod terminal;
 mod up;
 mod users;
+mod versioned;
 mod why;
 
 use std::process::ExitCode;

@@ -4,7 +4,6 @@
 //! moment and told of once: nothing else may stand still because of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use namespace::{Mark, Noted, Reach, Witness};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 
-use crate::data_dir::{DataDir, complaint};
+use crate::data_dir::DataDir;
+use crate::versioned;
 
 const NAME: &str = "timeline.json";
 const HERE: &str = "the data directory";
@@ -39,12 +39,6 @@ struct Document {
     files: u64,
     /// Groups of changes that the namespace had.
     groups: u64,
-}
-
-/// Read before the rest, which a newer version may have changed.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
 }
 
 /// Reads the notes of earlier starts in the data directory and the pools.
@@ -81,22 +75,15 @@ fn behind(noted: &[Noted]) -> impl Iterator<Item = &str> {
 
 fn read(dir: &Path) -> Result<Option<Mark>> {
     let file = dir.join(NAME);
-    let text = match fs::read(&file) {
-        Ok(text) => text,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(complaint(&file, "read", &error)),
-    };
-    let damaged =
-        || format!("{} is damaged (remove it if the namespace is the newest there is)", file.display());
-    let Version { version } = serde_json::from_slice(&text).with_context(damaged)?;
-    if version > VERSION {
-        bail!("{} was written by a newer forebay: use that version", file.display());
-    }
-    let Document { starts, place, drawn, files, groups, .. } =
-        serde_json::from_slice(&text).with_context(damaged)?;
-    Ok(Some(Mark { starts, place, drawn, files, groups }))
+    let remedy = "remove it if the namespace is the newest there is";
+    let document = versioned::read(&file, VERSION, remedy)?;
+    Ok(document.map(|Document { starts, place, drawn, files, groups, .. }| Mark {
+        starts,
+        place,
+        drawn,
+        files,
+        groups,
+    }))
 }
 
 pub struct Marks {
@@ -233,6 +220,7 @@ impl OfPool {
 mod tests {
     use super::*;
     use crate::system::SystemRandom;
+    use std::fs;
 
     #[test]
     fn a_pool_whose_disk_is_slow_gets_the_newest_mark_last() {

@@ -1,14 +1,13 @@
 //! `keys.json` in the data directory: the generation of keys that tickets are sealed with, and its time. No secret.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use api::KeyGeneration;
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::{DataDir, complaint};
+use crate::versioned;
 
 const NAME: &str = "keys.json";
 const VERSION: u32 = 1;
@@ -33,12 +32,6 @@ struct Document {
     version: u32,
     generation: u32,
     renewed_s: u64,
-}
-
-/// Read before the rest, which a newer version may have changed.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
 }
 
 impl KeyStore {
@@ -76,18 +69,11 @@ impl KeyStore {
     }
 
     pub fn load(&self) -> Result<Option<Renewal>> {
-        let text = match fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(complaint(&self.path, "read", &error)),
-        };
-        let damaged = || format!("{} is damaged (restore it from a copy)", self.path.display());
-        let Version { version } = serde_json::from_slice(&text).with_context(damaged)?;
-        if version > VERSION {
-            bail!("{} was written by a newer forebay: use that version", self.path.display());
-        }
-        let Document { generation, renewed_s, .. } = serde_json::from_slice(&text).with_context(damaged)?;
-        Ok(Some(Renewal { generation: KeyGeneration(generation), renewed_s }))
+        let document = versioned::read(&self.path, VERSION, "restore it from a copy")?;
+        Ok(document.map(|Document { generation, renewed_s, .. }| Renewal {
+            generation: KeyGeneration(generation),
+            renewed_s,
+        }))
     }
 
     fn write(&self, renewal: Renewal) -> Result<()> {
@@ -100,6 +86,8 @@ impl KeyStore {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::system::SystemRandom;
 

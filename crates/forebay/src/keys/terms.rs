@@ -4,15 +4,14 @@
 //! The file keeps its length and is written over in place, so that neither a start nor the end of a grace period needs room
 //! on a full disk.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use api::Term;
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::{DataDir, complaint};
+use crate::versioned;
 
 const NAME: &str = "term.json";
 const VERSION: u32 = 1;
@@ -40,12 +39,6 @@ struct Document {
     version: u32,
     term: u64,
     floor: u64,
-}
-
-/// Read before the rest, which a newer version may have changed.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
 }
 
 /// Makes the file for a data directory whose pools are about to be recorded: from then on a missing one is a lost one. Blocks.
@@ -107,27 +100,16 @@ pub fn check(data: &DataDir) -> Result<()> {
 }
 
 fn load(path: &Path) -> Result<Option<Terms>> {
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(complaint(path, "read", &error)),
-    };
-    let damaged = || {
-        format!(
-            "{} is damaged: remove it and renew the keys of pool tickets twice (forebay keys renew), before the server starts",
-            path.display()
-        )
-    };
-    let Version { version } = serde_json::from_slice(&text).with_context(damaged)?;
-    if version > VERSION {
-        bail!("{} was written by a newer forebay: use that version", path.display());
-    }
-    let Document { term, floor, .. } = serde_json::from_slice(&text).with_context(damaged)?;
-    Ok(Some(Terms { term: Term(term), floor: Term(floor) }))
+    let remedy =
+        "remove it and renew the keys of pool tickets twice (forebay keys renew), before the server starts";
+    let document = versioned::read(path, VERSION, remedy)?;
+    Ok(document.map(|Document { term, floor, .. }| Terms { term: Term(term), floor: Term(floor) }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::system::SystemRandom;
 
