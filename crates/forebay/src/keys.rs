@@ -68,8 +68,8 @@ pub struct Keys {
     clock: Arc<dyn Clock>,
     /// Held during a renewal, so that of two each has its own generation. Taken before `state`.
     store: Mutex<KeyStore>,
-    /// Held while it is written.
-    terms: Mutex<TermStore>,
+    /// Held while it is written: one write of the floor at a time.
+    terms: Arc<tokio::sync::Mutex<TermStore>>,
     state: Mutex<State>,
 }
 
@@ -95,8 +95,8 @@ impl Age {
     }
 }
 
-/// Notes the first generation and that no term was counted, for a data directory whose pools are about to be recorded: from then on a missing note is
-/// a lost one. Blocks.
+/// Notes the first generation and that no term was counted, for a data directory whose pools are about to be recorded:
+/// from then on a missing note is a lost one. Blocks.
 pub fn begin(data: &DataDir, clock: &dyn Clock) -> Result<()> {
     if data.is_recorded(0) {
         return Ok(());
@@ -128,7 +128,7 @@ impl Keys {
             rules,
             clock,
             store: Mutex::new(store),
-            terms: Mutex::new(terms),
+            terms: Arc::new(tokio::sync::Mutex::new(terms)),
             state: Mutex::new(State { generation, age, has_former, floor, pool_keys: BTreeMap::new() }),
         })
     }
@@ -240,32 +240,17 @@ impl Keys {
 }
 
 /// The tickets to write of terms before this one.
-pub struct FormerTerms {
-    keys: Arc<Keys>,
-    /// One write of the floor at a time, and none after the first that succeeded.
-    storing: Arc<tokio::sync::Mutex<bool>>,
-}
+pub struct FormerTerms(pub Arc<Keys>);
 
 impl FormerTerms {
-    pub fn new(keys: &Arc<Keys>) -> FormerTerms {
-        FormerTerms { keys: Arc::clone(keys), storing: Arc::default() }
-    }
-
     async fn store_floor(&self, term: Term) -> Result<(), String> {
-        let Ok(mut is_stored) = Arc::clone(&self.storing).try_lock_owned() else {
-            return Err("the disk of the data directory does not answer".to_owned());
-        };
-        if *is_stored {
+        const SILENT: &str = "the disk of the data directory does not answer";
+        let mut terms = Arc::clone(&self.0.terms).try_lock_owned().map_err(|_| SILENT)?;
+        if terms.terms().floor >= term {
             return Ok(());
         }
-        let keys = Arc::clone(&self.keys);
-        let store = tokio::task::spawn_blocking(move || {
-            let stored = keys.terms.lock().raise_floor(term);
-            *is_stored = stored.is_ok();
-            stored
-        });
-        let stored = timeout(STORE_TIME, store).await;
-        let stored = stored.map_err(|_| "the disk of the data directory does not answer".to_owned())?;
+        let store = tokio::task::spawn_blocking(move || terms.raise_floor(term));
+        let stored = timeout(STORE_TIME, store).await.map_err(|_| SILENT)?;
         stored.map_err(anyhow::Error::from).flatten().map_err(|error| format!("{error:#}"))
     }
 }
@@ -273,10 +258,10 @@ impl FormerTerms {
 #[async_trait]
 impl FormerTickets for FormerTerms {
     async fn void(&self) -> Result<(), String> {
-        let term = self.keys.ticket_keys.sealer().term();
+        let term = self.0.ticket_keys.sealer().term();
         self.store_floor(term).await?;
         let floors: Vec<_> = {
-            let mut state = self.keys.state.lock();
+            let mut state = self.0.state.lock();
             state.floor = term;
             state.pool_keys.values().map(|key| Arc::clone(key.floor())).collect()
         };

@@ -325,7 +325,7 @@ async fn start_head_door(
         observer: measures.clone(),
         handle_key: HandleKey::new(&data.secret),
         ticket_keys: keys.ticket_keys(),
-        former_tickets: Arc::new(FormerTerms::new(keys)),
+        former_tickets: Arc::new(FormerTerms(Arc::clone(keys))),
     };
     let config = HeadConfig {
         instance: data.instance,

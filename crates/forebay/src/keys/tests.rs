@@ -118,7 +118,7 @@ async fn tickets_to_write_of_former_terms_end_for_good_once_writes_by_them_are_o
     let term = face.open(&former[0]).expect("its client may reclaim").term;
     let pass = face.floor().begin_write(term).unwrap().expect("it is waited for");
     let bytes = pass.go_with(bytes::Bytes::from_static(b"late"));
-    let former_terms = FormerTerms::new(&keys);
+    let former_terms = FormerTerms(Arc::clone(&keys));
     tokio::time::pause();
     assert!(former_terms.void().await.unwrap_err().contains("do not end"));
     assert_eq!(face.open(&former[0]), Err(TicketError::FormerTerm));
