@@ -6,6 +6,7 @@
 //! not overwritten by them. Tickets to read are not judged by their term: with one replica of a file they show what is there.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -22,15 +23,12 @@ pub trait FormerTickets: Send + Sync {
 }
 
 #[derive(Debug)]
-pub struct TermFloor(Mutex<State>);
-
-#[derive(Debug)]
-struct State {
-    floor: Term,
+pub struct TermFloor {
+    floor: AtomicU64,
     /// Of the head of now.
-    newest: Term,
-    /// Writes under way, by the terms of their tickets.
-    writes: BTreeMap<Term, usize>,
+    newest: AtomicU64,
+    /// Writes under way by tickets of former terms. Held while the floor is raised. Leaf lock.
+    writes: Mutex<BTreeMap<Term, usize>>,
 }
 
 /// A write under way by a ticket of a former term. It is over when the last of the bytes that it goes with is dropped: a pool
@@ -62,60 +60,55 @@ impl AsRef<[u8]> for Passed {
 impl TermFloor {
     /// Tickets whose term was not counted are below it.
     pub fn new() -> Arc<TermFloor> {
-        Arc::new(TermFloor(Mutex::new(State {
-            floor: Term::FIRST,
-            newest: Term::FIRST,
-            writes: BTreeMap::new(),
-        })))
+        let first = || AtomicU64::new(Term::FIRST.0);
+        Arc::new(TermFloor { floor: first(), newest: first(), writes: Mutex::default() })
     }
 
     pub fn admits(&self, term: Term) -> bool {
-        term >= self.state().floor
+        term.0 >= self.floor.load(Ordering::Acquire)
     }
 
     /// The term in which the head seals from now on.
     pub fn begin_term(&self, term: Term) {
-        let mut state = self.state();
-        state.newest = state.newest.max(term);
+        self.newest.fetch_max(term.0, Ordering::AcqRel);
     }
 
     /// `None`: the ticket is of the term of now, and its writes are not waited for.
     pub fn begin_write(self: &Arc<Self>, term: Term) -> Result<Option<WritePass>, TicketError> {
-        let mut state = self.state();
-        if term < state.floor {
+        let is_former = term.0 < self.newest.load(Ordering::Acquire);
+        let mut writes = is_former.then(|| self.writes());
+        if !self.admits(term) {
             return Err(TicketError::FormerTerm);
         }
-        if term >= state.newest {
-            return Ok(None);
-        }
-        *state.writes.entry(term).or_default() += 1;
-        Ok(Some(WritePass { floor: Arc::clone(self), term }))
+        Ok(writes.as_mut().map(|writes| {
+            *writes.entry(term).or_default() += 1;
+            WritePass { floor: Arc::clone(self), term }
+        }))
     }
 
     /// It does not go back.
     pub fn raise(&self, term: Term) {
-        let mut state = self.state();
-        state.floor = state.floor.max(term);
+        let _writes = self.writes();
+        self.floor.fetch_max(term.0, Ordering::AcqRel);
     }
 
     /// Whether no write by a ticket below the floor is under way.
     pub fn is_settled(&self) -> bool {
-        let state = self.state();
-        state.writes.range(..state.floor).next().is_none()
+        self.writes().keys().all(|term| self.admits(*term))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writes(&self) -> MutexGuard<'_, BTreeMap<Term, usize>> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for WritePass {
     fn drop(&mut self) {
-        let mut state = self.floor.state();
-        let Some(count) = state.writes.get_mut(&self.term) else { return };
+        let mut writes = self.floor.writes();
+        let Some(count) = writes.get_mut(&self.term) else { return };
         *count -= 1;
         if *count == 0 {
-            state.writes.remove(&self.term);
+            writes.remove(&self.term);
         }
     }
 }
