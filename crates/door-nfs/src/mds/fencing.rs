@@ -44,13 +44,11 @@ impl Fencing {
     /// the layouts are back all the same.
     pub async fn fence_returned(&self, client: ClientId4, files: Vec<FileId>) {
         let count = files.len();
-        let fenced = stream::iter(files)
-            .map(|file| async move {
-                self.fence(file).await.inspect_err(|error| tell_unfenced(client, file, error))
-            })
-            .buffer_unordered(FENCED_AT_ONCE)
-            .filter(|fenced| std::future::ready(fenced.is_err()))
-            .count();
+        let fenced = stream::iter(files).for_each_concurrent(FENCED_AT_ONCE, |file| async move {
+            if let Err(error) = self.fence(file).await {
+                tracing::warn!(client = client.0, %file, %error, "cannot fence off a client that returned a layout");
+            }
+        });
         if tokio::time::timeout(RETURN_TIME, fenced).await.is_err() {
             tracing::warn!(
                 client = client.0,
@@ -63,10 +61,6 @@ impl Fencing {
     /// Before a client gets a lock, or the like, that it did not have before the start. DELAY: others may still write by
     /// tickets of before.
     pub fn require_former_void(&self) -> Result<(), NfsStat4> {
-        if self.clients.sessions.reclaims.are_missing_shut_out() { Ok(()) } else { Err(NfsStat4::Delay) }
+        if self.clients.sessions.reclaims.are_former_tickets_void() { Ok(()) } else { Err(NfsStat4::Delay) }
     }
-}
-
-fn tell_unfenced(client: ClientId4, file: FileId, error: &NamespaceError) {
-    tracing::warn!(client = client.0, %file, %error, "cannot fence off a client that returned a layout");
 }

@@ -66,7 +66,7 @@ impl Reclaims {
     }
 
     /// Whether nobody writes by a ticket from before this start any more.
-    pub fn are_missing_shut_out(&self) -> bool {
+    pub fn are_former_tickets_void(&self) -> bool {
         self.are_former_void.load(Ordering::Acquire)
     }
 
@@ -80,7 +80,7 @@ impl Reclaims {
     pub async fn end_grace(&self) {
         let due = self.table.lock().reclaims().grace_due(self.table.now());
         let actions = due.or_else(|| self.grace_ending.lock().take());
-        if actions.is_none() && (self.are_missing_shut_out() || self.are_awaited()) {
+        if actions.is_none() && (self.are_former_tickets_void() || self.are_awaited()) {
             return;
         }
         // Before the records change: a start that finds a record of a client that has missed its time finds the floor too.

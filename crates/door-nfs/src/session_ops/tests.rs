@@ -245,26 +245,26 @@ async fn grace_ends_when_the_records_of_the_missing_entitle_to_nothing() {
 async fn grace_ends_only_when_no_pool_takes_tickets_to_write_of_before() {
     let server = Server::restarted(&["gone"]).await;
     let reclaims = &server.engine.sessions.reclaims;
-    assert!(reclaims.are_awaited() && !reclaims.are_missing_shut_out());
+    assert!(reclaims.are_awaited() && !reclaims.are_former_tickets_void());
     server.former_tickets.fails.store(true, Ordering::Relaxed);
     server.clock.pass(LEASE);
     for _ in 0..2 {
         server.engine.sessions.expire(&()).await;
-        assert!(reclaims.in_grace() && !reclaims.are_missing_shut_out());
+        assert!(reclaims.in_grace() && !reclaims.are_former_tickets_void());
         assert_eq!(server.records.of("gone"), Some(true), "the tickets end first");
     }
     server.former_tickets.fails.store(false, Ordering::Relaxed);
     server.engine.sessions.expire(&()).await;
-    assert!(!reclaims.in_grace() && reclaims.are_missing_shut_out());
+    assert!(!reclaims.in_grace() && reclaims.are_former_tickets_void());
     assert_eq!(server.records.of("gone"), Some(false));
 }
 
 #[tokio::test]
 async fn without_a_grace_period_former_tickets_end_all_the_same() {
     let server = Server::start().await;
-    assert!(!server.engine.sessions.reclaims.are_missing_shut_out());
+    assert!(!server.engine.sessions.reclaims.are_former_tickets_void());
     server.engine.sessions.expire(&()).await;
-    assert!(server.engine.sessions.reclaims.are_missing_shut_out());
+    assert!(server.engine.sessions.reclaims.are_former_tickets_void());
 }
 
 #[tokio::test]
