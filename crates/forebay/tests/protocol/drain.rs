@@ -258,7 +258,8 @@ fn a_client_that_never_answers_a_recall_of_its_many_layouts_loses_them_in_time()
 #[test]
 fn a_client_that_has_not_answered_for_all_layouts_gets_no_new_one_though_each_is_back() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
-    // To read: each return of one to write waits for a fence, and the server waits 5 s for the answer.
+    // Layouts to read: a return of one to write waits for a fence, and all are to be back before the server stops waiting
+    // for the answer (5 s).
     let Crowd { mut client, here, elsewhere } = with_many_layouts_to(LayoutIomode4::Read, &server);
     client.callbacks.answer_once(Answer::Silence);
     pool_command(&instance, &["drain", "pool-0"]);

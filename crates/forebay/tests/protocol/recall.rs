@@ -44,6 +44,13 @@ impl Scene {
         status_of(self.other.set_size(&self.opened.handle, self.opened.stateid, 100))
     }
 
+    /// Returns the stateid of the recalled layout.
+    fn recall_by_truncation(&mut self) -> StateId4 {
+        assert_eq!(self.truncate(), NfsStat4::Delay);
+        let recall = self.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+        handle_of(&recall.recall).1
+    }
+
     /// Asks again, as Linux does on DELAY, while the holder renews its lease.
     fn truncate_when_ready(&mut self) -> Duration {
         let since = Instant::now();
@@ -103,10 +110,8 @@ fn a_truncation_by_another_client_recalls_the_layout_and_waits_for_its_return() 
 fn a_write_that_was_given_up_at_a_recall_is_refused_after_the_return() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
-    assert_eq!(scene.truncate(), NfsStat4::Delay);
-    let recall = scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    let stateid = scene.recall_by_truncation();
     assert_eq!(scene.write_by_ticket(), NfsStat4::Ok, "until it is returned");
-    let (_, stateid, ..) = handle_of(&recall.recall);
     scene.holder.layout_return(&scene.file.handle, stateid, &FfLayoutReturn4::default()).unwrap();
     assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
     scene.truncate_when_ready();
@@ -117,8 +122,7 @@ fn a_write_that_was_given_up_at_a_recall_is_refused_after_the_return() {
 fn a_write_that_was_given_up_at_a_recall_is_refused_after_all_layouts_are_returned() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
-    assert_eq!(scene.truncate(), NfsStat4::Delay);
-    scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    scene.recall_by_truncation();
     scene.holder.call(&[ops::layout_return_many(LayoutReturn4::All)]).unwrap();
     assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
     scene.truncate_when_ready();
@@ -129,8 +133,7 @@ fn a_write_that_was_given_up_at_a_recall_is_refused_after_all_layouts_are_return
 fn a_write_that_was_given_up_at_a_recall_is_refused_after_the_file_is_closed() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
-    assert_eq!(scene.truncate(), NfsStat4::Delay);
-    scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    scene.recall_by_truncation();
     scene.holder.close(&scene.file).unwrap();
     scene.truncate_when_ready();
     assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
