@@ -50,6 +50,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("door-nfs", Floor::Door),
     ("door-webdav", Floor::Door),
     ("admin", Floor::Door),
+    ("cluster", Floor::Door),
     ("forebay", Floor::Assembly),
     ("testkit", Floor::Testkit),
     ("load", Floor::Testkit),
