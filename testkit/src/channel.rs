@@ -1,79 +1,95 @@
-//! A pool behind a channel: every call and every answer goes through bytes, as to a pool on another host.
+//! A pool behind a connection: every call and every answer goes through bytes, as to a pool on another host.
 //!
-//! It shows that the seam of pools needs nothing that a network cannot carry. The pool's side is a task that owns the
-//! pool (`host`); this side numbers its requests and waits for the answers, in whatever order they come. A request
-//! without an answer when the channel is cut is `Unknown`, one that is made later `Offline`.
+//! The head's side is a [`RemotePool`], the pool's side a [`PoolService`], with pipes of this process in between: one control
+//! connection and two for data. The lease is without end, and the state of the pool is told when it is asked for.
 
-mod host;
-mod link;
-mod replica;
-mod wire;
+mod hold;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use api::{
-    Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, Verifier,
-};
+use api::{Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket};
 use async_trait::async_trait;
-use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use cluster::{
+    Answerer, Arrival, Connection, Greeting, LeaseRules, PoolService, Process, Refused, RemotePool, Status,
+};
 use types::{Epoch, FileId, PoolId};
-use xdr::Xdr;
+use xdr::{Decoder, Encoder};
 
-use host::Host;
-use link::{IN_FLIGHT_MAX, Link};
-use replica::ChannelReplica;
-use wire::{Call, Greeting, Opened, Reply};
+use crate::clock::ManualClock;
+use hold::{Hold, Holdable};
+
+const DATA_CONNECTIONS: usize = 2;
+const PIPE_BYTES: usize = 256 << 10;
+const PROCESS: Process = Process { starts: 1, draw: 1 };
+/// A hundred years.
+const WITHOUT_END: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 pub struct ChannelPool {
-    link: Arc<Link>,
-    clone_granularity: Option<u32>,
-    held: watch::Sender<bool>,
-    /// The pool's side, and the task that takes its answers. Empty after [`ChannelPool::cut`].
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    remote: Arc<RemotePool>,
+    pool: Arc<dyn Pool>,
+    service: Arc<PoolService>,
+    hold: Arc<Hold>,
+    /// The head's ends; the first one is the control connection.
+    connections: Vec<Arc<Connection>>,
+    is_cut: AtomicBool,
+}
+
+/// The head is asked for nothing.
+struct Mute;
+
+#[async_trait]
+impl Answerer for Mute {
+    async fn answer(&self, _procedure: u32, _arguments: Decoder) -> Result<Encoder, Refused> {
+        Err(Refused::NoProcedure)
+    }
 }
 
 impl ChannelPool {
     /// Puts a pool behind a channel. Called in a runtime, which runs both of its sides.
     pub fn around(pool: Arc<dyn Pool>) -> ChannelPool {
-        let (requests, received) = mpsc::channel(IN_FLIGHT_MAX);
-        let (answers, answered) = mpsc::channel(IN_FLIGHT_MAX);
-        let (held, hold) = watch::channel(false);
-        let host = Host::new(pool);
-        let greeting: Greeting = wire::read(host.greeting());
-        let link = Arc::new(Link::new(PoolId(greeting.pool), greeting.status.into_status(), requests));
-        let taking = Arc::clone(&link).take(answered);
-        let tasks = vec![tokio::spawn(host.serve(received, answers, hold)), tokio::spawn(taking)];
-        ChannelPool { link, clone_granularity: greeting.clone_granularity, held, tasks: Mutex::new(tasks) }
+        let rules = LeaseRules { lease: WITHOUT_END, suspect: WITHOUT_END };
+        let remote = RemotePool::new(pool.id(), rules, Arc::new(ManualClock::new(0)));
+        let service = Arc::new(PoolService::new(Arc::clone(&pool)));
+        let hold = Arc::new(Hold::default());
+        let connections: Vec<_> =
+            (0..=DATA_CONNECTIONS).map(|_| connection(Arc::clone(&service), Arc::clone(&hold))).collect();
+        let [control, data @ ..] = &*connections else { unreachable!("there is one at least") };
+        let arrival = Arrival { process: PROCESS, has_lease: true };
+        remote.connect(arrival, Arc::clone(control), Greeting::of(&*pool)).expect("it is the only process");
+        remote.renew(told(&*pool));
+        for data in data {
+            assert!(remote.add_data(PROCESS, Arc::clone(data)), "the session has begun");
+        }
+        ChannelPool { remote, pool, service, hold, connections, is_cut: AtomicBool::new(false) }
     }
 
     /// While `is_held`, the pool's side takes no requests: the pool hangs.
     pub fn hold(&self, is_held: bool) {
-        self.held.send_replace(is_held);
+        self.hold.set(is_held);
     }
 
-    /// Loses the connection, for good.
+    /// Loses the connections, for good.
     pub fn cut(&self) {
-        self.link.cut();
-        self.tasks.lock().drain(..).for_each(|task| task.abort());
+        self.is_cut.store(true, Ordering::Release);
+        self.connections.iter().for_each(|connection| connection.close());
+        self.remote.disconnect(&self.connections[0]);
     }
+}
 
-    async fn answers<W: Xdr + Send + Unpin + 'static, T>(
-        &self,
-        count: usize,
-        call: Call,
-        understand: impl Fn(W) -> T,
-    ) -> Answers<T> {
-        match self.link.ask::<Vec<Reply<W>>>(call).await {
-            Ok(replies) => {
-                assert_eq!(replies.len(), count, "the pool's side answers for each file");
-                replies.into_iter().map(|reply| reply.into_result().map(&understand)).collect()
-            }
-            Err(error) => Answers::alike(count, &error),
-        }
-    }
+/// The head's end.
+fn connection(service: Arc<PoolService>, hold: Arc<Hold>) -> Arc<Connection> {
+    let (head, pool) = tokio::io::duplex(PIPE_BYTES);
+    Connection::start(Holdable::new(pool, hold), service);
+    Connection::start(head, Arc::new(Mute))
+}
+
+/// The state of the pool as the wire brings it.
+fn told(pool: &dyn Pool) -> PoolStatus {
+    let bytes = xdr::to_bytes(&Status::of(&pool.status()));
+    let status: Status = xdr::from_bytes(bytes).expect("it was written just now");
+    status.into_status(pool.id())
 }
 
 impl Drop for ChannelPool {
@@ -85,58 +101,39 @@ impl Drop for ChannelPool {
 #[async_trait]
 impl Pool for ChannelPool {
     fn id(&self) -> PoolId {
-        self.link.pool()
+        self.remote.id()
     }
 
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
-        let link = Arc::clone(&self.link);
-        // An answer that nobody waits for closes it again.
-        let opened = self.link.start(Call::Open(wire::Ticket::of(ticket)), |opened: Reply<Opened>| {
-            let Opened { replica, verifier, has_ranges } = opened.into_result()?;
-            Ok(ChannelReplica { link, replica, verifier: Verifier(verifier), has_ranges })
-        });
-        Ok(Arc::new(opened.await?))
+        self.remote.open(ticket).await
     }
 
     async fn make(&self, files: &[(FileId, Birth)], within: Duration) -> Answers<()> {
-        let files: Vec<_> = files.iter().map(|(file, birth)| (file.0, birth.0)).collect();
-        let count = files.len();
-        self.answers(count, Call::Make { files, within_ms: milliseconds(within) }, |()| ()).await
+        self.remote.make(files, within).await
     }
 
     async fn truncate(&self, files: &[(FileId, u64)], within: Duration) -> Answers<ReplicaFacts> {
-        let files: Vec<_> = files.iter().map(|(file, size)| (file.0, *size)).collect();
-        let count = files.len();
-        let call = Call::Truncate { files, within_ms: milliseconds(within) };
-        self.answers(count, call, wire::Facts::into_facts).await
+        self.remote.truncate(files, within).await
     }
 
     async fn remove(&self, files: &[FileId], within: Duration) -> Answers<()> {
-        let call = Call::Remove { files: numbers(files), within_ms: milliseconds(within) };
-        self.answers(files.len(), call, |()| ()).await
+        self.remote.remove(files, within).await
     }
 
     async fn sync_removals(&self, files: &[FileId], within: Duration) -> Result<(), PoolError> {
-        let call = Call::SyncRemovals { files: numbers(files), within_ms: milliseconds(within) };
-        self.link.ask::<Reply<()>>(call).await?.into_result()
+        self.remote.sync_removals(files, within).await
     }
 
     async fn fence(&self, files: &[(FileId, Epoch)], within: Duration) -> Answers<()> {
-        let files: Vec<_> = files.iter().map(|(file, epoch)| (file.0, epoch.0)).collect();
-        let count = files.len();
-        self.answers(count, Call::Fence { files, within_ms: milliseconds(within) }, |()| ()).await
+        self.remote.fence(files, within).await
     }
 
     async fn facts(&self, files: &[FileId], within: Duration) -> Answers<Option<ReplicaFacts>> {
-        let call = Call::Facts { files: numbers(files), within_ms: milliseconds(within) };
-        let understand = |facts: Option<wire::Facts>| facts.map(wire::Facts::into_facts);
-        self.answers(files.len(), call, understand).await
+        self.remote.facts(files, within).await
     }
 
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
-        let call = Call::Replicas { after: after.0, limit: limit as u64 };
-        let listed = self.link.ask::<Reply<Vec<wire::Facts>>>(call).await?.into_result()?;
-        Ok(listed.into_iter().map(wire::Facts::into_facts).collect())
+        self.remote.replicas(after, limit).await
     }
 
     async fn describe(
@@ -145,25 +142,18 @@ impl Pool for ChannelPool {
         through: FileId,
         files: Vec<Description>,
     ) -> Result<(), PoolError> {
-        let files = files.iter().map(wire::Described::of).collect();
-        let call = Call::Describe { after: after.0, through: through.0, files };
-        self.link.ask::<Reply<()>>(call).await?.into_result()
+        self.remote.describe(after, through, files).await
     }
 
     fn clone_granularity(&self) -> Option<u32> {
-        self.clone_granularity
+        self.remote.clone_granularity()
     }
 
     fn status(&self) -> PoolStatus {
-        self.link.status()
+        if !self.is_cut.load(Ordering::Acquire) && !self.hold.is_held() {
+            self.service.sweep();
+            self.remote.renew(told(&*self.pool));
+        }
+        self.remote.status()
     }
-}
-
-fn numbers(files: &[FileId]) -> Vec<u64> {
-    files.iter().map(|file| file.0).collect()
-}
-
-/// At most some hundred million years.
-fn milliseconds(within: Duration) -> u64 {
-    u64::try_from(within.as_millis()).unwrap_or(u64::MAX)
 }

@@ -367,6 +367,7 @@ impl Pool for MemoryPool {
         PoolStatus {
             id: self.0.id,
             offline: None,
+            is_away: false,
             read_only: None,
             total_bytes: self.0.limits.capacity_bytes,
             free_bytes: self.0.free_bytes(&state),

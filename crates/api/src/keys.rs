@@ -54,7 +54,7 @@ impl KeyGeneration {
         self.0.checked_add(1).map(KeyGeneration)
     }
 
-    fn previous(self) -> Option<KeyGeneration> {
+    pub fn previous(self) -> Option<KeyGeneration> {
         self.0.checked_sub(1).map(KeyGeneration)
     }
 }
@@ -113,6 +113,11 @@ impl TicketKeys {
         PoolKey { pool, accepted, floor: TermFloor::new() }
     }
 
+    /// A pool's keys of a generation, for the host of the pool.
+    pub fn material(&self, pool: PoolId, generation: KeyGeneration) -> KeyMaterial {
+        self.sealer().material(pool, generation)
+    }
+
     /// The keys of that generation and the one before it, to be accepted by that pool.
     pub fn accepted(&self, pool: PoolId, generation: KeyGeneration) -> AcceptedKeys {
         self.sealer().accepted(pool, generation)
@@ -156,9 +161,13 @@ impl Sealer {
     }
 
     fn derive(&self, pool: PoolId, generation: KeyGeneration) -> GenerationKey {
+        GenerationKey::of(&self.material(pool, generation))
+    }
+
+    fn material(&self, pool: PoolId, generation: KeyGeneration) -> KeyMaterial {
         let (nfs, http) =
             (expand(&self.root, OF_NFS, pool, generation), expand(&self.root, OF_HTTP, pool, generation));
-        GenerationKey { generation, nfs, http }
+        KeyMaterial { generation, nfs, http }
     }
 }
 
@@ -179,6 +188,14 @@ pub struct AcceptedKeys {
     former: Option<GenerationKey>,
 }
 
+/// A pool's keys of one generation, as they are sent to the host of the pool. A secret of that pool.
+#[derive(Clone)]
+pub struct KeyMaterial {
+    pub generation: KeyGeneration,
+    pub nfs: [u8; 32],
+    pub http: [u8; 32],
+}
+
 #[derive(Clone)]
 struct GenerationKey {
     generation: KeyGeneration,
@@ -186,7 +203,27 @@ struct GenerationKey {
     http: Hmac<Sha256>,
 }
 
+impl GenerationKey {
+    fn of(material: &KeyMaterial) -> GenerationKey {
+        let KeyMaterial { generation, nfs, http } = material;
+        GenerationKey { generation: *generation, nfs: keyed(nfs), http: keyed(http) }
+    }
+}
+
+impl AcceptedKeys {
+    /// As the host of a pool gets them.
+    pub fn of_material(pool: PoolId, newest: &KeyMaterial, former: Option<&KeyMaterial>) -> AcceptedKeys {
+        AcceptedKeys { pool, newest: GenerationKey::of(newest), former: former.map(GenerationKey::of) }
+    }
+}
+
 impl PoolKey {
+    /// On the host of a pool.
+    pub fn of(accepted: AcceptedKeys) -> PoolKey {
+        let pool = accepted.pool;
+        PoolKey { pool, accepted: Arc::new(RwLock::new(accepted)), floor: TermFloor::outliving_terms() }
+    }
+
     /// The pool whose tickets it opens.
     pub fn pool(&self) -> PoolId {
         self.pool
@@ -204,6 +241,12 @@ impl PoolKey {
         if keys.newest.generation > accepted.newest.generation {
             *accepted = keys;
         }
+    }
+
+    /// The newest generation, and whether the one before it is accepted too.
+    pub fn state(&self) -> (KeyGeneration, bool) {
+        let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
+        (accepted.newest.generation, accepted.former.is_some())
     }
 
     /// Tickets of the generation before the newest are refused from now on.
@@ -240,13 +283,13 @@ impl AcceptedKeys {
     }
 }
 
-fn expand(root: &Prk, label: &[u8], pool: PoolId, generation: KeyGeneration) -> Hmac<Sha256> {
+fn expand(root: &Prk, label: &[u8], pool: PoolId, generation: KeyGeneration) -> [u8; 32] {
     // The numbers have fixed lengths, so that no two keys share their input.
     let info = [label, &pool.0.to_be_bytes(), &generation.0.to_be_bytes()];
     let mut key = [0; 32];
     let derived = root.expand(&info, Key32).and_then(|key_material| key_material.fill(&mut key));
     derived.expect("HKDF-SHA-256 gives up to 255 times 32 bytes");
-    keyed(&key)
+    key
 }
 
 /// The length of a derived key.

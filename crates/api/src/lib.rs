@@ -42,7 +42,7 @@ pub use description::Description;
 pub use directories::{Consistency, Directories};
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
-pub use keys::{AcceptedKeys, HandleKey, KeyGeneration, PoolKey, Sealer, Term, TicketKeys};
+pub use keys::{AcceptedKeys, HandleKey, KeyGeneration, KeyMaterial, PoolKey, Sealer, Term, TicketKeys};
 pub use lineage::Lineage;
 pub use local_range::LocalRange;
 pub use locality::{Locality, ReplicaRef, ReplicaState};

@@ -29,6 +29,8 @@ pub struct TermFloor {
     newest: AtomicU64,
     /// Writes under way by tickets of former terms. Held while the floor is raised. Leaf lock.
     writes: Mutex<BTreeMap<Term, usize>>,
+    /// Writes of the newest term are counted too: another term may begin while they are under way.
+    outlives_terms: bool,
 }
 
 /// A write under way by a ticket of a former term. It is over when the last of the bytes that it goes with is dropped: a pool
@@ -58,14 +60,34 @@ impl AsRef<[u8]> for Passed {
 }
 
 impl TermFloor {
-    /// Tickets whose term was not counted are below it.
+    /// Of a pool whose process ends with the head. Tickets whose term was not counted are below it.
     pub fn new() -> Arc<TermFloor> {
+        TermFloor::of(false)
+    }
+
+    /// Of a pool that goes on while heads come and go.
+    pub fn outliving_terms() -> Arc<TermFloor> {
+        TermFloor::of(true)
+    }
+
+    fn of(outlives_terms: bool) -> Arc<TermFloor> {
         let first = || AtomicU64::new(Term::FIRST.0);
-        Arc::new(TermFloor { floor: first(), newest: first(), writes: Mutex::default() })
+        let writes = Mutex::default();
+        Arc::new(TermFloor { floor: first(), newest: first(), writes, outlives_terms })
     }
 
     pub fn admits(&self, term: Term) -> bool {
         term.0 >= self.floor.load(Ordering::Acquire)
+    }
+
+    /// The lowest term that is admitted.
+    pub fn lowest(&self) -> Term {
+        Term(self.floor.load(Ordering::Acquire))
+    }
+
+    /// The term in which the head seals, as far as it is known here.
+    pub fn newest(&self) -> Term {
+        Term(self.newest.load(Ordering::Acquire))
     }
 
     /// The term in which the head seals from now on.
@@ -76,7 +98,7 @@ impl TermFloor {
     /// `None`: the ticket is of the term of now, and its writes are not waited for.
     pub fn begin_write(self: &Arc<Self>, term: Term) -> Result<Option<WritePass>, TicketError> {
         let is_former = term.0 < self.newest.load(Ordering::Acquire);
-        let mut writes = is_former.then(|| self.writes());
+        let mut writes = (is_former || self.outlives_terms).then(|| self.writes());
         if !self.admits(term) {
             return Err(TicketError::FormerTerm);
         }
@@ -116,6 +138,18 @@ impl Drop for WritePass {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its process does not end with the head, as that of a pool of the head's own does.
+    #[test]
+    fn a_write_of_a_term_that_ends_while_it_is_under_way_is_waited_for() {
+        let floor = TermFloor::outliving_terms();
+        let under_way = floor.begin_write(Term(1)).unwrap();
+        floor.begin_term(Term(2));
+        floor.raise(Term(2));
+        assert!(!floor.is_settled());
+        drop(under_way);
+        assert!(floor.is_settled());
+    }
 
     #[test]
     fn a_write_below_the_floor_is_refused_and_one_under_way_is_waited_for() {

@@ -1,0 +1,459 @@
+//! The head's port for pool hosts: who connects, what it may ask, and when it is cut.
+//!
+//! A peer without a certificate may join and nothing else. A pool says hello over its control connection and attaches data
+//! connections to it. The binary keeps who belongs to the cluster ([`Registry`]).
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use api::{KeyGeneration, Term};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
+use types::PoolId;
+use xdr::{Decoder, Encoder, Xdr};
+
+use crate::lease::Arrival;
+use crate::remote::RemotePool;
+use crate::rpc::{Answerer, Connection, RECORD_BYTES_MAX, Refused, prepare};
+use crate::session::{
+    ATTACH, Attach, BYE, HELLO, Held, Hello, JOIN, Join, Joined, Keys, RENEW, Renew, Renewed, Terms, VERSION,
+    VERSION_MIN, Welcome,
+};
+use crate::trust::{Fingerprint, Member, peer};
+use crate::wire::Greeting;
+
+/// For the handshake, and for saying what the connection is for.
+const ARRIVAL_TIME: Duration = Duration::from_secs(10);
+/// Connections of members, and of one of them, which needs three.
+const MEMBERS_MAX: usize = 4_096;
+const MEMBERS_OF_KEY_MAX: usize = 16;
+/// A host that joins sends no longer records.
+const STRANGER_RECORD_BYTES_MAX: usize = 16 << 10;
+/// Connections that have not shown a certificate yet, or have none; and of one address, so that a crowd of one host keeps no
+/// other out.
+const STRANGERS_MAX: usize = 256;
+const STRANGERS_OF_ADDRESS_MAX: usize = 16;
+
+/// A pool host as the head knows it.
+pub struct Seat {
+    pub pool: Arc<RemotePool>,
+    /// As the host told last. Leaf lock.
+    told: Mutex<Option<Told>>,
+}
+
+/// A pool host as it describes itself.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub host: String,
+    pub program: String,
+    /// Where the connection comes from.
+    pub from: SocketAddr,
+    pub held: Option<Held>,
+}
+
+impl Seat {
+    pub fn new(pool: Arc<RemotePool>) -> Arc<Seat> {
+        Arc::new(Seat { pool, told: Mutex::new(None) })
+    }
+
+    pub fn told(&self) -> Option<Told> {
+        self.told.lock().clone()
+    }
+
+    /// The pool refuses tickets to write of older terms, and no write by one of them is under way there; or it has no lease,
+    /// and is told before it gets one.
+    pub fn has_floor(&self, floor: Term) -> bool {
+        let held = self.held();
+        held.is_some_and(|held| held.terms.floor >= floor.0 && held.is_settled) || self.pool.is_over()
+    }
+
+    /// The pool opens tickets of that generation, or serves nobody now.
+    pub fn has_keys(&self, generation: KeyGeneration) -> bool {
+        self.held().is_some_and(|held| held.generation >= generation.0) || !self.pool.is_heard()
+    }
+
+    fn held(&self) -> Option<Held> {
+        self.told.lock().as_ref().and_then(|told| told.held)
+    }
+
+    fn hold(&self, held: Held) {
+        if let Some(told) = self.told.lock().as_mut() {
+            told.held = Some(held);
+        }
+    }
+}
+
+/// The members of the cluster, and the keys and terms that its pools are given.
+#[async_trait]
+pub trait Registry: Send + Sync + 'static {
+    fn cluster(&self) -> [u8; 16];
+
+    /// Makes a pool of a host that has a token; it is on disk when this returns. The error is told to the host.
+    async fn join(&self, join: Join, from: SocketAddr) -> Result<Joined, String>;
+
+    /// `None`: it is no member, or no more.
+    fn seat(&self, pool: PoolId, key: Fingerprint) -> Option<Arc<Seat>>;
+
+    /// The pool is connected, and clients reach it there.
+    fn arrived(&self, pool: PoolId, address: SocketAddr);
+
+    /// The newest keys of the pool, and those before if they are still accepted.
+    fn keys(&self, pool: PoolId) -> Keys;
+
+    fn terms(&self) -> Terms;
+
+    fn nfs_lease(&self) -> Duration;
+
+    /// Of pools.
+    fn lease(&self) -> Duration;
+}
+
+/// Serves pool hosts until told to stop.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    registry: Arc<dyn Registry>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let strangers = Crowd::new(STRANGERS_MAX, STRANGERS_OF_ADDRESS_MAX);
+    let members = Crowd::new(MEMBERS_MAX, MEMBERS_OF_KEY_MAX);
+    while !*stop.borrow() {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.changed() => continue,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection of a pool host");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        // One too many is refused: the others are to end in time.
+        let Some(place) = strangers.admit(neighbourhood(from.ip())) else { continue };
+        let guest = Guest { acceptor: acceptor.clone(), registry: Arc::clone(&registry), from };
+        tokio::spawn(guest.serve(stream, place, Arc::clone(&members), stop.clone()));
+    }
+}
+
+/// Connections of one kind: so many altogether, and so many of each. Leaf lock.
+struct Crowd<K> {
+    counts: Mutex<HashMap<K, usize>>,
+    max: usize,
+    of_each_max: usize,
+}
+
+/// A connection's place in a crowd, given back when it is dropped.
+struct CrowdPlace<K: Clone + Eq + Hash> {
+    crowd: Arc<Crowd<K>>,
+    key: K,
+}
+
+impl<K: Clone + Eq + Hash> Crowd<K> {
+    fn new(max: usize, of_each_max: usize) -> Arc<Crowd<K>> {
+        Arc::new(Crowd { counts: Mutex::default(), max, of_each_max })
+    }
+
+    fn admit(self: &Arc<Self>, key: K) -> Option<CrowdPlace<K>> {
+        let mut counts = self.counts.lock();
+        let of_key = counts.get(&key).copied().unwrap_or_default();
+        if of_key >= self.of_each_max || counts.values().sum::<usize>() >= self.max {
+            return None;
+        }
+        counts.insert(key.clone(), of_key + 1);
+        Some(CrowdPlace { crowd: Arc::clone(self), key })
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for CrowdPlace<K> {
+    fn drop(&mut self) {
+        let mut counts = self.crowd.counts.lock();
+        let Some(count) = counts.get_mut(&self.key) else { return };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&self.key);
+        }
+    }
+}
+
+/// One host has many addresses of IPv6, which are alike in their first half.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::from((u128::from(address) >> 64 << 64).to_be_bytes()),
+        address => address,
+    }
+}
+
+struct Guest {
+    acceptor: TlsAcceptor,
+    registry: Arc<dyn Registry>,
+    from: SocketAddr,
+}
+
+impl Guest {
+    async fn serve(
+        self,
+        stream: TcpStream,
+        place: CrowdPlace<IpAddr>,
+        members: Arc<Crowd<Fingerprint>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        if let Err(error) = prepare(&stream) {
+            return tracing::info!(from = %self.from, %error, "a host has gone again");
+        }
+        let stream = match timeout(ARRIVAL_TIME, self.acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::info!(from = %self.from, %error, "a host is not let in"),
+            Err(_) => return tracing::info!(from = %self.from, "a host does not finish its TLS handshake"),
+        };
+        let member = stream.get_ref().1.peer_certificates().and_then(peer);
+        // Members do not stand in the way of strangers. One that was removed is a stranger, and is told so.
+        let known = member.filter(|member| seat_of(&*self.registry, *member).is_some());
+        let (_place, record_bytes_max) = match known {
+            Some((_, key)) => match members.admit(key) {
+                Some(of_member) => {
+                    drop(place);
+                    (Ok(of_member), RECORD_BYTES_MAX)
+                }
+                None => return tracing::warn!(from = %self.from, "a pool host has too many connections"),
+            },
+            None => (Err(place), STRANGER_RECORD_BYTES_MAX),
+        };
+        let (tell, connection) = watch::channel(None);
+        let (arrived, mut arrival) = watch::channel(false);
+        let session = Arc::new(Session {
+            registry: self.registry,
+            from: self.from,
+            member,
+            connection,
+            arrived,
+            renewed: Mutex::new(None),
+            floor: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
+        });
+        let served = Connection::start_for(stream, Arc::clone(&session) as _, record_bytes_max);
+        tell.send_replace(Some(Arc::clone(&served)));
+        let is_late = async {
+            if timeout(ARRIVAL_TIME, arrival.wait_for(|arrived| *arrived)).await.is_ok() {
+                session.silence().await;
+            }
+        };
+        tokio::select! {
+            () = served.closed() => {}
+            () = is_late => {}
+            _ = stop.wait_for(|stopped| *stopped) => session.is_ending.store(true, Ordering::Relaxed),
+        }
+        served.close();
+        tell.send_replace(None);
+        session.end(&served);
+    }
+}
+
+/// One connection.
+struct Session {
+    registry: Arc<dyn Registry>,
+    from: SocketAddr,
+    member: Option<(Member, Fingerprint)>,
+    /// Set when it has started, and taken away when it has ended.
+    connection: watch::Receiver<Option<Arc<Connection>>>,
+    /// Whether the peer has said what the connection is for.
+    arrived: watch::Sender<bool>,
+    /// Of a control connection: when the pool asked for its lease last. Leaf lock.
+    renewed: Mutex<Option<Instant>>,
+    /// The floor that the pool was told when it said hello.
+    floor: AtomicU64,
+    /// The pool has said that it stops, or this head does.
+    is_ending: AtomicBool,
+}
+
+#[async_trait]
+impl Answerer for Session {
+    async fn answer(&self, procedure: u32, mut arguments: Decoder) -> Result<Encoder, Refused> {
+        match (procedure, self.seat()) {
+            (JOIN, _) => told(&self.join(taken(&mut arguments)?).await),
+            (HELLO, Some((pool, seat))) => {
+                let hello: Hello = taken(&mut arguments)?;
+                told(&match self.hello(pool, &seat, hello).await {
+                    Ok(welcome) => welcome,
+                    Err(reason) => {
+                        tracing::warn!(%pool, from = %self.from, reason, "pool is refused");
+                        Welcome::Refused { reason }
+                    }
+                })
+            }
+            (HELLO, None) => told(&Welcome::Refused { reason: self.no_member() }),
+            (ATTACH, Some((_, seat))) => {
+                let Attach { process } = taken(&mut arguments)?;
+                let Some(connection) = self.connection().await else { return Err(Refused::Garbage) };
+                let is_taken = seat.pool.add_data(process.process(), connection);
+                self.arrived.send_replace(is_taken);
+                told(&is_taken)
+            }
+            (RENEW, Some((pool, seat))) => told(&self.renew(pool, &seat, taken(&mut arguments)?).await),
+            (BYE, Some((pool, seat))) => {
+                let connection = self.connection().await;
+                // That of a process of before may come late.
+                if connection.is_some_and(|connection| seat.pool.is_session(&connection)) {
+                    seat.pool.end_lease();
+                    self.is_ending.store(true, Ordering::Relaxed);
+                    tracing::info!(%pool, "pool stops");
+                }
+                told(&())
+            }
+            _ => Err(Refused::NoProcedure),
+        }
+    }
+}
+
+impl Session {
+    /// Returns when the pool has been silent on its control connection for as long as its lease lasts: calls to it end then.
+    async fn silence(&self) {
+        let lease = self.registry.lease();
+        loop {
+            tokio::time::sleep(lease / 8).await;
+            if self.renewed.lock().is_some_and(|renewed| renewed.elapsed() > lease) {
+                return;
+            }
+        }
+    }
+
+    /// Asked each time: a pool that was removed is none from then on.
+    fn seat(&self) -> Option<(PoolId, Arc<Seat>)> {
+        seat_of(&*self.registry, self.member?)
+    }
+
+    fn no_member(&self) -> String {
+        match self.member {
+            Some((Member::Pool(pool), _)) => format!("{pool} does not belong to this cluster any more"),
+            _ => "it has no certificate of a pool".to_owned(),
+        }
+    }
+
+    /// `None`: it has ended.
+    async fn connection(&self) -> Option<Arc<Connection>> {
+        let mut connection = self.connection.clone();
+        let started = connection.wait_for(Option::is_some).await.ok()?;
+        started.clone()
+    }
+
+    async fn join(&self, join: Join) -> Joined {
+        let host = join.host.clone();
+        match self.registry.join(join, self.from).await {
+            Ok(joined) => joined,
+            Err(reason) => {
+                tracing::warn!(from = %self.from, host, reason, "host cannot join");
+                Joined::Refused { reason }
+            }
+        }
+    }
+
+    async fn hello(&self, pool: PoolId, seat: &Arc<Seat>, hello: Hello) -> Result<Welcome, String> {
+        if hello.cluster != self.registry.cluster() {
+            return Err("it belongs to another cluster".to_owned());
+        }
+        if hello.version < VERSION_MIN || hello.version_min > VERSION {
+            return Err(format!(
+                "it speaks versions {} to {} of the protocol, and this head {VERSION_MIN} to {VERSION}: upgrade the older one",
+                hello.version_min, hello.version
+            ));
+        }
+        if hello.pool != pool.0 {
+            return Err(format!("its directory has {}", PoolId(hello.pool)));
+        }
+        let connection = self.connection().await.ok_or("the connection is lost")?;
+        let address = data_address(&hello, self.from)?;
+        let Hello { process, has_lease, host, program, clone_granularity, status, .. } = hello;
+        let greeting = Greeting { clone_granularity, status: status.into_status(pool) };
+        // Connected first: a floor that is raised from here on is waited for, and one of before is read below.
+        let arrival = Arrival { process: process.process(), has_lease };
+        seat.pool.connect(arrival, connection, greeting).map_err(|refusal| refusal.to_string())?;
+        self.registry.arrived(pool, address);
+        *seat.told.lock() = Some(Told { host, program, from: self.from, held: None });
+        *self.renewed.lock() = Some(Instant::now());
+        self.arrived.send_replace(true);
+        let terms = self.registry.terms();
+        // A pool without a lease may have been passed over by a head of before, whose fences are forgotten.
+        let floor = if has_lease { terms.floor } else { terms.term };
+        self.floor.store(floor, Ordering::Release);
+        tracing::info!(%pool, from = %self.from, "pool is connected");
+        Ok(Welcome::Welcome {
+            version: hello.version.min(VERSION),
+            terms: Terms { floor, ..terms },
+            keys: self.registry.keys(pool),
+            nfs_lease_ms: u64::try_from(self.registry.nfs_lease().as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    async fn renew(&self, pool: PoolId, seat: &Arc<Seat>, renew: Renew) -> Renewed {
+        let Some(connection) = self.connection().await else { return Renewed::Unknown };
+        if !seat.pool.is_session(&connection) {
+            return Renewed::Unknown;
+        }
+        let Renew { held, status } = renew;
+        seat.hold(held);
+        *self.renewed.lock() = Some(Instant::now());
+        // A write of a former term may be under way as long as it is not settled, and be that of a client that was fenced off.
+        let may_have_lease = held.is_settled && held.terms.floor >= self.floor.load(Ordering::Acquire);
+        let status = status.into_status(pool);
+        let lease = if may_have_lease { seat.pool.renew(status) } else { seat.pool.hear(status) };
+        // After the lease: a floor that is raised from here on is waited for.
+        let terms = self.registry.terms();
+        let keys = self.registry.keys(pool);
+        let has_them =
+            (held.generation, held.has_former) == (keys.newest.generation(), keys.former.is_some());
+        let lease_ms = lease.map_or(0, |lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+        Renewed::Renewed { lease_ms, terms, keys: (!has_them).then_some(keys) }
+    }
+
+    fn end(&self, connection: &Arc<Connection>) {
+        // Also where a data connection is lost: the pool ends all calls before it comes again, so that none overtakes another.
+        if let Some((pool, seat)) = self.seat()
+            && seat.pool.disconnect(connection)
+            && !self.is_ending.load(Ordering::Relaxed)
+        {
+            tracing::warn!(%pool, from = %self.from, "the connection of a pool is lost");
+        }
+    }
+}
+
+fn seat_of(registry: &dyn Registry, member: (Member, Fingerprint)) -> Option<(PoolId, Arc<Seat>)> {
+    match member {
+        (Member::Pool(pool), key) => Some((pool, registry.seat(pool, key)?)),
+        (Member::Head, _) => None,
+    }
+}
+
+/// Where clients reach the pool: as its host says, or where it dials from. Clients take addresses and no names.
+fn data_address(hello: &Hello, from: SocketAddr) -> Result<SocketAddr, String> {
+    let port = u16::try_from(hello.nfs_port).map_err(|_| "its port is none".to_owned())?;
+    let address = &hello.address;
+    if address.is_empty() {
+        return Ok(SocketAddr::new(from.ip().to_canonical(), port));
+    }
+    let alone = address.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+    alone.or_else(|_| address.parse()).map_err(|_| format!("its address {address:?} is no IP address"))
+}
+
+#[cfg(test)]
+mod tests;
+
+fn taken<T: Xdr>(arguments: &mut Decoder) -> Result<T, Refused> {
+    T::decode(arguments).map_err(|_| Refused::Garbage)
+}
+
+fn told(value: &impl Xdr) -> Result<Encoder, Refused> {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    Ok(encoder)
+}

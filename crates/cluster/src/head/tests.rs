@@ -1,0 +1,305 @@
+//! Pool hosts and strangers at the head's port, over TLS on loopback.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use api::{KeyMaterial, PoolStatus};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use types::Clock;
+use xdr::Opaque;
+
+use super::*;
+use crate::lease::{LeaseRules, Process};
+use crate::rpc::CallError;
+use crate::session::{Incarnation, Key};
+use crate::trust::{Authority, HEAD_NAME, MemberKey, client_config, join_config, secret_hash};
+use crate::wire::Status;
+
+const CLUSTER: [u8; 16] = [7; 16];
+const POOL: PoolId = PoolId(3);
+const SECRET: [u8; 16] = [9; 16];
+const TIME: Duration = Duration::from_secs(20);
+
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> types::Timestamp {
+        types::Timestamp::new(1, 0).unwrap()
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+}
+
+/// Lets in who has the secret, as [`POOL`].
+struct TestRegistry {
+    authority: Authority,
+    seats: Mutex<BTreeMap<PoolId, (Fingerprint, Arc<Seat>)>>,
+}
+
+#[async_trait]
+impl Registry for TestRegistry {
+    fn cluster(&self) -> [u8; 16] {
+        CLUSTER
+    }
+
+    async fn join(&self, join: Join, _: SocketAddr) -> Result<Joined, String> {
+        if secret_hash(&join.secret) != secret_hash(&SECRET) {
+            return Err("the token is not known here".to_owned());
+        }
+        let rules = LeaseRules { lease: Duration::from_secs(10), suspect: Duration::from_secs(3) };
+        let seat = Seat::new(RemotePool::new(POOL, rules, Arc::new(StoppedClock)));
+        self.seats.lock().insert(POOL, (Fingerprint::of_key(&join.public_key.0), seat));
+        Ok(Joined::Pool {
+            cluster: CLUSTER,
+            pool: POOL.0,
+            certificate: self.authority.issue(Member::Pool(POOL), &join.public_key.0).unwrap(),
+            authority: self.authority.certificate_pem().to_owned(),
+        })
+    }
+
+    fn seat(&self, pool: PoolId, key: Fingerprint) -> Option<Arc<Seat>> {
+        let seats = self.seats.lock();
+        seats.get(&pool).filter(|(known, _)| *known == key).map(|(_, seat)| Arc::clone(seat))
+    }
+
+    fn arrived(&self, _: PoolId, _: SocketAddr) {}
+
+    fn keys(&self, _: PoolId) -> Keys {
+        let material = KeyMaterial { generation: KeyGeneration::FIRST, nfs: [1; 32], http: [2; 32] };
+        Keys { newest: Key::of(&material), former: None }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms { term: 5, floor: 4 }
+    }
+
+    fn nfs_lease(&self) -> Duration {
+        Duration::from_secs(90)
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
+struct Head {
+    address: SocketAddr,
+    registry: Arc<TestRegistry>,
+    _stop: watch::Sender<bool>,
+}
+
+async fn head() -> Head {
+    let authority = Authority::make(&CLUSTER).unwrap();
+    let tls = authority.server_config().unwrap();
+    let registry = Arc::new(TestRegistry { authority, seats: Mutex::default() });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(serve(listener, tls, Arc::clone(&registry) as Arc<dyn Registry>, stopped));
+    Head { address, registry, _stop: stop }
+}
+
+struct Nothing;
+
+#[async_trait]
+impl Answerer for Nothing {
+    async fn answer(&self, _: u32, _: Decoder) -> Result<Encoder, Refused> {
+        Err(Refused::NoProcedure)
+    }
+}
+
+impl Head {
+    async fn dial(&self, tls: Arc<ClientConfig>) -> Arc<Connection> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from(HEAD_NAME).unwrap();
+        Connection::start(TlsConnector::from(tls).connect(name, stream).await.unwrap(), Arc::new(Nothing))
+    }
+
+    async fn stranger(&self) -> Arc<Connection> {
+        self.dial(join_config(self.registry.authority.fingerprint()).unwrap()).await
+    }
+
+    async fn join(&self, key: &MemberKey, secret: [u8; 16]) -> Joined {
+        let join = Join { secret, public_key: Opaque(key.public_key().into()), host: "host".to_owned() };
+        self.stranger().await.call(JOIN, &join, TIME).await.unwrap()
+    }
+
+    /// Connections of a host that has joined.
+    async fn member(&self) -> Arc<ClientConfig> {
+        let key = MemberKey::make().unwrap();
+        let Joined::Pool { certificate, authority, .. } = self.join(&key, SECRET).await else {
+            panic!("it is not let in")
+        };
+        client_config(&key, &certificate, &authority).unwrap()
+    }
+}
+
+fn process(starts: u64) -> Incarnation {
+    Incarnation::of(Process { starts, draw: starts })
+}
+
+fn hello(incarnation: u64, has_lease: bool) -> Hello {
+    let status = PoolStatus {
+        id: POOL,
+        offline: None,
+        is_away: false,
+        read_only: None,
+        total_bytes: 100,
+        free_bytes: 50,
+        total_files: 10,
+        free_files: 5,
+        replicas: 1,
+        read_bytes: 0,
+        written_bytes: 0,
+        reads: 0,
+        writes: 0,
+        syncs: 0,
+        contended: Vec::new(),
+    };
+    Hello {
+        version: VERSION,
+        version_min: VERSION_MIN,
+        cluster: CLUSTER,
+        process: process(incarnation),
+        has_lease,
+        host: "host".to_owned(),
+        program: "0.1.0".to_owned(),
+        address: String::new(),
+        nfs_port: 1,
+        pool: POOL.0,
+        clone_granularity: None,
+        status: Status::of(&status),
+    }
+}
+
+async fn say(connection: &Connection, hello: &Hello) -> Result<Terms, String> {
+    match connection.call::<_, Welcome>(HELLO, hello, TIME).await.unwrap() {
+        Welcome::Welcome { terms, .. } => Ok(terms),
+        Welcome::Refused { reason } => Err(reason),
+    }
+}
+
+fn renewal() -> Renew {
+    let held =
+        Held { generation: 0, has_former: false, terms: Terms { term: 5, floor: 5 }, is_settled: true };
+    Renew { held, status: hello(1, false).status }
+}
+
+#[tokio::test]
+async fn a_token_opens_nothing_but_joining() {
+    let head = head().await;
+    let Joined::Refused { reason } = head.join(&MemberKey::make().unwrap(), [0; 16]).await else {
+        panic!("a wrong secret is let in")
+    };
+    assert!(reason.contains("not known"), "{reason}");
+    let stranger = head.stranger().await;
+    assert!(say(&stranger, &hello(1, false)).await.unwrap_err().contains("no certificate"));
+    let refused = stranger.call::<_, Renewed>(RENEW, &renewal(), TIME).await;
+    assert!(matches!(refused, Err(CallError::Refused)));
+    for procedure in [ATTACH, BYE, 0, 10, 11, 12, 28, 39, u32::MAX] {
+        let refused = stranger.call::<_, ()>(procedure, &(), TIME).await;
+        assert!(matches!(refused, Err(CallError::Refused)), "{procedure}");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_says_hello_and_gets_a_lease() {
+    let head = head().await;
+    let tls = head.member().await;
+    let control = head.dial(Arc::clone(&tls)).await;
+    let early: Renewed = control.call(RENEW, &renewal(), TIME).await.unwrap();
+    assert!(matches!(early, Renewed::Unknown), "it has said no hello");
+    // It has no lease: tickets to write of the terms before are void there.
+    assert_eq!(say(&control, &hello(1, false)).await, Ok(Terms { term: 5, floor: 5 }));
+    let renewed: Renewed = control.call(RENEW, &renewal(), TIME).await.unwrap();
+    let Renewed::Renewed { lease_ms, terms, keys } = renewed else { panic!("it is not known") };
+    assert_eq!((lease_ms, terms, keys.is_none()), (10_000, Terms { term: 5, floor: 4 }, true));
+    let data = head.dial(Arc::clone(&tls)).await;
+    assert!(data.call::<_, bool>(ATTACH, &Attach { process: process(1) }, TIME).await.unwrap());
+    let stray = head.dial(tls).await;
+    assert!(!stray.call::<_, bool>(ATTACH, &Attach { process: process(2) }, TIME).await.unwrap());
+    let seat = head.registry.seats.lock()[&POOL].1.clone();
+    assert!(seat.has_floor(Term(5)) && !seat.has_floor(Term(6)));
+    control.call::<_, ()>(BYE, &(), TIME).await.unwrap();
+    assert!(seat.has_floor(Term(6)), "it has no lease any more");
+}
+
+#[tokio::test]
+async fn a_pool_that_has_a_lease_keeps_its_floor() {
+    let head = head().await;
+    let control = head.dial(head.member().await).await;
+    assert_eq!(say(&control, &hello(1, true)).await, Ok(Terms { term: 5, floor: 4 }));
+}
+
+#[tokio::test]
+async fn a_process_that_came_before_does_not_take_the_place_of_a_later_one() {
+    let head = head().await;
+    let tls = head.member().await;
+    let later = head.dial(Arc::clone(&tls)).await;
+    say(&later, &hello(2, false)).await.unwrap();
+    let earlier = head.dial(Arc::clone(&tls)).await;
+    let refused = say(&earlier, &hello(1, false)).await;
+    assert!(refused.unwrap_err().contains("later process"));
+    let renewed: Renewed = later.call(RENEW, &renewal(), TIME).await.unwrap();
+    assert!(matches!(renewed, Renewed::Renewed { .. }));
+    // The same process dials again: its connection of before ends.
+    let again = head.dial(tls).await;
+    say(&again, &hello(2, true)).await.unwrap();
+    later.closed().await;
+}
+
+#[tokio::test]
+async fn a_pool_that_was_removed_and_one_of_another_cluster_are_refused() {
+    let head = head().await;
+    let tls = head.member().await;
+    let connection = head.dial(Arc::clone(&tls)).await;
+    let strange = Hello { cluster: [0; 16], ..hello(1, false) };
+    assert!(say(&connection, &strange).await.unwrap_err().contains("another cluster"));
+    let strange = Hello { pool: 4, ..hello(1, false) };
+    assert!(say(&connection, &strange).await.unwrap_err().contains("pool-4"));
+    let strange = Hello { version: 9, version_min: 8, ..hello(1, false) };
+    assert!(say(&connection, &strange).await.unwrap_err().contains("versions 8 to 9"));
+    head.registry.seats.lock().clear();
+    assert!(say(&connection, &hello(1, false)).await.unwrap_err().contains("does not belong"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_says_nothing_is_cut() {
+    let head = head().await;
+    let stranger = head.stranger().await;
+    tokio::time::timeout(Duration::from_secs(60), stranger.closed()).await.expect("it is cut");
+}
+
+#[test]
+fn strangers_of_one_address_keep_no_other_out() {
+    let crowd = Crowd::new(20, 4);
+    let admit = |address: &str| crowd.admit(neighbourhood(address.parse().unwrap()));
+    let mut of_one: Vec<_> = (0..4).map(|_| admit("192.0.2.1").unwrap()).collect();
+    assert!(admit("192.0.2.1").is_none() && admit("::ffff:192.0.2.1").is_none());
+    assert!(admit("192.0.2.2").is_some());
+    of_one.pop();
+    assert!(admit("192.0.2.1").is_some());
+    let _of_network: Vec<_> = (0..4).map(|last| admit(&format!("2001:db8::{last}")).unwrap()).collect();
+    assert!(admit("2001:db8::5").is_none() && admit("2001:db8:0:1::5").is_some());
+    let all: Vec<_> = (0..40).filter_map(|last| admit(&format!("198.51.100.{last}"))).collect();
+    assert_eq!(all.len() + of_one.len() + 4, 20);
+}
+
+/// A host that is shut out by a crowd would lose its lease.
+#[tokio::test]
+async fn a_silent_crowd_of_one_host_has_a_bound() {
+    let head = head().await;
+    let mut crowd = Vec::new();
+    for _ in 0..STRANGERS_OF_ADDRESS_MAX {
+        crowd.push(TcpStream::connect(head.address).await.unwrap());
+    }
+    let mut late = TcpStream::connect(head.address).await.unwrap();
+    let mut byte = [0; 1];
+    let read = tokio::io::AsyncReadExt::read(&mut late, &mut byte);
+    assert_eq!(tokio::time::timeout(TIME, read).await.expect("it is refused at once").unwrap_or(0), 0);
+}

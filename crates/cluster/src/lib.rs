@@ -1,0 +1,30 @@
+//! Heads and pools on different hosts.
+//!
+//! A pool host dials the head: one connection for what both tell each other (`session`), and others on which the head moves
+//! data (`remote`). Both are our own ONC RPC program (`rpc`, `wire`) over TLS with certificates of the cluster's own
+//! authority (`trust`). A pool honours tickets to write under a lease only (`lease`), so that a head can give up on a pool
+//! that it does not reach.
+//!
+//! Floor 3b. It knows no namespace, no door and no disk: the binary gives it the pool that it serves.
+
+mod head;
+mod lease;
+mod leased;
+mod member;
+mod remote;
+mod rpc;
+mod service;
+mod session;
+pub mod trust;
+mod wire;
+
+pub use head::{Registry, Seat, Told, serve};
+pub use lease::{Arrival, Full, HeadLease, HeldLease, LeaseRules, Process, Refusal, Standing};
+pub use leased::LeasedPool;
+pub use member::{Admission, MemberConfig, MemberError, MemberStanding, Membership, PoolMember, join};
+pub use remote::RemotePool;
+pub use rpc::{Answerer, CallError, Connection, PROGRAM, Refused, VERSION};
+pub use rustls::ServerConfig as HeadTls;
+pub use service::PoolService;
+pub use session::{Held, Hello, Join, Joined, Key, Keys, Terms};
+pub use wire::{Greeting, Status};

@@ -1,0 +1,426 @@
+//! The pool host's side: dials the head, says hello, keeps the lease, and dials again when something ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{AcceptedKeys, Pool, PoolKey, Term};
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use types::{Clock, PoolId};
+use xdr::Opaque;
+
+use crate::lease::{HeldLease, Process};
+use crate::rpc::{Answerer, Connection, Refused, prepare};
+use crate::service::PoolService;
+use crate::session::{
+    ATTACH, Attach, BYE, HELLO, Held, Hello, Incarnation, JOIN, Join, Joined, Keys, RENEW, Renew, Renewed,
+    Terms, VERSION, VERSION_MIN, Welcome,
+};
+use crate::trust::{HEAD_NAME, MemberKey, Token, explain, join_config};
+use crate::wire::Status;
+
+/// To reach an address, with the handshake.
+const DIAL_TIME: Duration = Duration::from_secs(4);
+/// For an answer of the head.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// A lease is renewed when a tenth of it is over.
+const RENEWALS: u32 = 10;
+/// Until the first lease of a connection.
+const FIRST_PERIOD: Duration = Duration::from_millis(50);
+/// The head is told of the end for so long.
+const BYE_TIME: Duration = Duration::from_secs(1);
+/// Between attempts; a refusal will hardly pass soon.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(10);
+/// Data connections.
+const DATA_CONNECTIONS: usize = 2;
+
+#[derive(Debug, Error)]
+pub enum MemberError {
+    #[error("cannot reach {address}: {reason}")]
+    Unreachable { address: String, reason: String },
+    #[error("the head at {address} refuses: {reason}")]
+    Refused { address: String, reason: String },
+    #[error("the connection to the head at {address} broke")]
+    Broken { address: String },
+    #[error("{0}")]
+    Trust(#[from] crate::trust::TrustError),
+}
+
+/// A host that has joined.
+pub struct Membership {
+    pub cluster: [u8; 16],
+    pub pool: PoolId,
+    pub certificate: String,
+    pub authority: String,
+}
+
+/// Joins by a token: tries its addresses in turn.
+pub async fn join(token: &Token, key: &MemberKey, host: &str) -> Result<Membership, MemberError> {
+    let tls = join_config(token.authority)?;
+    let mut last = None;
+    for address in &token.addresses {
+        match join_at(address, &tls, token, key, host).await {
+            Ok(membership) => return Ok(membership),
+            Err(refused @ MemberError::Refused { .. }) => return Err(refused),
+            Err(error) => last = Some(error),
+        }
+    }
+    let nobody =
+        || MemberError::Unreachable { address: "the head".to_owned(), reason: "no address".to_owned() };
+    Err(last.unwrap_or_else(nobody))
+}
+
+async fn join_at(
+    address: &str,
+    tls: &Arc<ClientConfig>,
+    token: &Token,
+    key: &MemberKey,
+    host: &str,
+) -> Result<Membership, MemberError> {
+    let connection = dial(address, tls, Arc::new(Nothing)).await?;
+    let join =
+        Join { secret: token.secret, public_key: Opaque(key.public_key().into()), host: host.to_owned() };
+    let joined: Result<Joined, _> = connection.call(JOIN, &join, ANSWER_TIME).await;
+    connection.close();
+    match joined.map_err(|_| MemberError::Broken { address: address.to_owned() })? {
+        Joined::Pool { cluster, pool, certificate, authority } => {
+            Ok(Membership { cluster, pool: PoolId(pool), certificate, authority })
+        }
+        Joined::Refused { reason } => Err(MemberError::Refused { address: address.to_owned(), reason }),
+    }
+}
+
+/// Answers nothing.
+struct Nothing;
+
+#[async_trait::async_trait]
+impl Answerer for Nothing {
+    async fn answer(&self, _: u32, _: xdr::Decoder) -> Result<xdr::Encoder, Refused> {
+        Err(Refused::NoProcedure)
+    }
+}
+
+async fn dial(
+    address: &str,
+    tls: &Arc<ClientConfig>,
+    answerer: Arc<dyn Answerer>,
+) -> Result<Arc<Connection>, MemberError> {
+    let unreachable = |reason: String| MemberError::Unreachable { address: address.to_owned(), reason };
+    let dialling = async {
+        let stream = TcpStream::connect(address).await?;
+        prepare(&stream)?;
+        let name = ServerName::try_from(HEAD_NAME).map_err(std::io::Error::other)?;
+        TlsConnector::from(Arc::clone(tls)).connect(name, stream).await
+    };
+    match timeout(DIAL_TIME, dialling).await {
+        Ok(Ok(stream)) => Ok(Connection::start(stream, answerer)),
+        Ok(Err(error)) => Err(unreachable(explain(&error))),
+        Err(_) => Err(unreachable(format!("no answer for {} s", DIAL_TIME.as_secs()))),
+    }
+}
+
+/// A pool host as it describes itself, and how it dials.
+pub struct MemberConfig {
+    pub cluster: [u8; 16],
+    pub addresses: Vec<String>,
+    pub tls: Arc<ClientConfig>,
+    pub process: Process,
+    pub host: String,
+    pub program: String,
+    /// Where clients reach the NFS face, if not where the head sees this host.
+    pub address: Option<String>,
+    pub nfs_port: u16,
+}
+
+/// Keeps a pool in its cluster.
+pub struct PoolMember {
+    config: MemberConfig,
+    /// Without a look at the lease: the head's calls come only while it is there.
+    pool: Arc<dyn Pool>,
+    service: Arc<PoolService>,
+    lease: Arc<HeldLease>,
+    clock: Arc<dyn Clock>,
+    /// Set by the first welcome.
+    key: watch::Sender<Option<Admission>>,
+    /// Of the session. Leaf lock.
+    connections: Mutex<Vec<Arc<Connection>>>,
+    standing: Mutex<MemberStanding>,
+}
+
+/// With which a pool's faces can serve.
+#[derive(Clone)]
+pub struct Admission {
+    pub key: PoolKey,
+    pub nfs_lease: Duration,
+}
+
+/// For people.
+#[derive(Clone, Debug, Default)]
+pub struct MemberStanding {
+    /// The head that answered last.
+    pub head: Option<String>,
+    pub is_connected: bool,
+    /// Why not.
+    pub trouble: Option<String>,
+}
+
+/// Why a session ended.
+enum End {
+    Stopped,
+    Lost(MemberError),
+}
+
+impl PoolMember {
+    pub fn new(
+        config: MemberConfig,
+        pool: Arc<dyn Pool>,
+        lease: Arc<HeldLease>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<PoolMember> {
+        let service = Arc::new(PoolService::new(Arc::clone(&pool)));
+        let (key, connections, standing) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
+        Arc::new(PoolMember { config, pool, service, lease, clock, key, connections, standing })
+    }
+
+    pub fn standing(&self) -> MemberStanding {
+        self.standing.lock().clone()
+    }
+
+    /// Whether the pool honours tickets to write now.
+    pub fn has_lease(&self) -> bool {
+        self.lease.holds(self.clock.monotonic())
+    }
+
+    /// Waits for the first welcome.
+    pub async fn admitted(&self) -> Option<Admission> {
+        let mut key = self.key.subscribe();
+        key.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// Until told to stop. Then the lease ends, and the head is told.
+    pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut pause = PAUSE_MIN;
+        for address in self.config.addresses.iter().cycle() {
+            if *stop.borrow() {
+                break;
+            }
+            let began = self.clock.monotonic();
+            let error = match self.serve_at(address, &mut stop).await {
+                End::Stopped => break,
+                End::Lost(error) => error,
+            };
+            self.tell_trouble(&error);
+            // A session that lasted is dialled again at once.
+            pause = if self.clock.monotonic() > began + PAUSE_MAX {
+                PAUSE_MIN
+            } else {
+                (pause * 2).min(PAUSE_MAX)
+            };
+            let pause =
+                if matches!(error, MemberError::Refused { .. }) { PAUSE_AFTER_REFUSAL } else { pause };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stop.changed() => {}
+            }
+        }
+        self.lease.end();
+    }
+
+    fn tell_trouble(&self, error: &MemberError) {
+        let mut standing = self.standing.lock();
+        let trouble = error.to_string();
+        if standing.is_connected || standing.trouble.as_ref() != Some(&trouble) {
+            tracing::warn!(%error, "pool is without its head");
+        }
+        standing.is_connected = false;
+        standing.trouble = Some(trouble);
+    }
+
+    async fn serve_at(self: &Arc<Self>, address: &str, stop: &mut watch::Receiver<bool>) -> End {
+        let control = match self.dial(address).await {
+            Ok(control) => control,
+            Err(error) => return End::Lost(error),
+        };
+        let mut data = JoinSet::new();
+        let ended = self.serve_over(address, &control, &mut data, stop).await;
+        data.shutdown().await;
+        self.end_calls().await;
+        ended
+    }
+
+    async fn dial(&self, address: &str) -> Result<Arc<Connection>, MemberError> {
+        let connection = dial(address, &self.config.tls, Arc::clone(&self.service) as _).await?;
+        let mut connections = self.connections.lock();
+        connections.retain(|connection| !connection.has_ended());
+        connections.push(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// The head sends again what had no answer, over the next connections, and writes other bytes there. So those of before are
+    /// written first, or not at all.
+    async fn end_calls(&self) {
+        let connections = std::mem::take(&mut *self.connections.lock());
+        connections.iter().for_each(|connection| connection.close());
+        for connection in connections {
+            if timeout(ANSWER_TIME, connection.ended()).await.is_err() {
+                tracing::warn!(
+                    "the pool does not end calls of its head; it connects again when they are done"
+                );
+                connection.ended().await;
+            }
+        }
+    }
+
+    async fn serve_over(
+        self: &Arc<Self>,
+        address: &str,
+        control: &Arc<Connection>,
+        data: &mut JoinSet<()>,
+        stop: &mut watch::Receiver<bool>,
+    ) -> End {
+        if let Err(error) = self.say_hello(address, control).await {
+            return End::Lost(error);
+        }
+        for _ in 0..DATA_CONNECTIONS {
+            data.spawn(Arc::clone(self).keep_data(address.to_owned()));
+        }
+        *self.standing.lock() =
+            MemberStanding { head: Some(address.to_owned()), is_connected: true, trouble: None };
+        tracing::info!(head = address, "pool is connected to its head");
+        let lost = || End::Lost(MemberError::Broken { address: address.to_owned() });
+        loop {
+            let renewed = tokio::select! {
+                renewed = self.renew(control) => renewed,
+                () = stopped(stop) => {
+                    // No ticket to write is honoured from here on.
+                    self.lease.end();
+                    let _: Result<(), _> = control.call(BYE, &(), BYE_TIME).await;
+                    return End::Stopped;
+                }
+            };
+            let Some(lease) = renewed else { return lost() };
+            self.service.sweep();
+            let period = if lease.is_zero() { FIRST_PERIOD } else { lease / RENEWALS };
+            tokio::select! {
+                () = tokio::time::sleep(period) => {}
+                () = control.closed() => return lost(),
+                Some(_) = data.join_next() => return lost(),
+                () = stopped(stop) => {}
+            }
+        }
+    }
+
+    /// Attaches one data connection, and returns when it is lost: the session ends with it.
+    async fn keep_data(self: Arc<Self>, address: String) {
+        let attach = Attach { process: Incarnation::of(self.config.process) };
+        let mut pause = PAUSE_MIN;
+        loop {
+            if let Ok(connection) = self.dial(&address).await {
+                let is_taken = connection.call::<_, bool>(ATTACH, &attach, ANSWER_TIME).await;
+                if is_taken.is_ok_and(|is_taken| is_taken) {
+                    return connection.closed().await;
+                }
+                // Nothing was asked over it.
+                connection.close();
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn say_hello(&self, address: &str, control: &Connection) -> Result<(), MemberError> {
+        let config = &self.config;
+        let hello = Hello {
+            version: VERSION,
+            version_min: VERSION_MIN,
+            cluster: config.cluster,
+            process: Incarnation::of(config.process),
+            has_lease: self.has_lease(),
+            host: config.host.clone(),
+            program: config.program.clone(),
+            address: config.address.clone().unwrap_or_default(),
+            nfs_port: config.nfs_port.into(),
+            pool: self.pool.id().0,
+            clone_granularity: self.pool.clone_granularity(),
+            status: Status::of(&self.pool.status()),
+        };
+        let welcome: Result<Welcome, _> = control.call(HELLO, &hello, ANSWER_TIME).await;
+        let address = || address.to_owned();
+        match welcome.map_err(|_| MemberError::Broken { address: address() })? {
+            Welcome::Welcome { terms, keys, nfs_lease_ms, .. } => {
+                self.admit(&keys, terms, Duration::from_millis(nfs_lease_ms));
+                Ok(())
+            }
+            Welcome::Refused { reason } => Err(MemberError::Refused { address: address(), reason }),
+        }
+    }
+
+    fn admit(&self, keys: &Keys, terms: Terms, nfs_lease: Duration) {
+        if self.key.borrow().is_none() {
+            let key = PoolKey::of(self.accepted(keys));
+            take_terms(&key, terms);
+            self.key.send_replace(Some(Admission { key, nfs_lease }));
+            return;
+        }
+        self.take(Some(keys), terms);
+    }
+
+    fn take(&self, keys: Option<&Keys>, terms: Terms) {
+        let admission = self.key.borrow().clone();
+        let Some(Admission { key, .. }) = admission else { return };
+        if let Some(keys) = keys {
+            key.accept(self.accepted(keys));
+            if keys.former.is_none() && key.state().0.0 == keys.newest.generation() {
+                key.drop_former();
+            }
+        }
+        take_terms(&key, terms);
+    }
+
+    fn accepted(&self, keys: &Keys) -> AcceptedKeys {
+        let former = keys.former.as_ref().map(crate::session::Key::material);
+        AcceptedKeys::of_material(self.pool.id(), &keys.newest.material(), former.as_ref())
+    }
+
+    /// The lease that was given, or none. `None`: the session is over.
+    async fn renew(&self, control: &Connection) -> Option<Duration> {
+        let held = self.held()?;
+        let asked = self.clock.monotonic();
+        let renew = Renew { held, status: Status::of(&self.pool.status()) };
+        let renewed: Renewed = control.call(RENEW, &renew, ANSWER_TIME).await.ok()?;
+        let Renewed::Renewed { lease_ms, terms, keys } = renewed else { return None };
+        // A pool refuses former tickets before it has the right to take others.
+        self.take(keys.as_ref(), terms);
+        let lease = Duration::from_millis(lease_ms);
+        if !lease.is_zero() {
+            self.lease.grant(asked, lease);
+        }
+        Some(lease)
+    }
+
+    fn held(&self) -> Option<Held> {
+        let key = self.key.borrow().as_ref()?.key.clone();
+        let (generation, has_former) = key.state();
+        let terms = Terms { term: key.floor().newest().0, floor: key.floor().lowest().0 };
+        let is_settled = key.floor().is_settled();
+        Some(Held { generation: generation.0, has_former, terms, is_settled })
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stopped| *stopped).await;
+}
+
+fn take_terms(key: &PoolKey, terms: Terms) {
+    key.floor().begin_term(Term(terms.term));
+    key.floor().raise(Term(terms.floor));
+}

@@ -1,0 +1,374 @@
+//! A pool on another host, as the head has it.
+//!
+//! The pool dials the head, and the session hands its connections over (`connect`, `add_data`). Calls that find no connection
+//! wait for one a moment; then their callers get [`PoolError::Unknown`], whatever they asked: doors have clients ask again
+//! after it, and tell them of no error because a pool starts anew. An open replica is a ticket and a verifier, so it outlives
+//! connections and starts of the pool.
+//!
+//! The lease that the pool has is counted here (`HeadLease`). A fence counts when the pool has confirmed it or its lease is
+//! over.
+
+mod fences;
+mod links;
+mod replica;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use api::{Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use types::{Clock, Epoch, FileId, PoolId};
+use xdr::Xdr;
+
+use crate::lease::{Arrival, HeadLease, LeaseRules, Process, Refusal, Standing};
+use crate::rpc::Connection;
+use crate::wire::{
+    self, Batch, Described, Facts, Greeting, Listed, Opened, Replies, Reply, Ticket, procedure,
+};
+
+use links::{Lane, Links};
+use replica::RemoteReplica;
+
+/// Of descriptions in one message.
+const DESCRIPTIONS_BYTES_MAX: usize = 2 << 20;
+
+pub struct RemotePool {
+    id: PoolId,
+    clock: Arc<dyn Clock>,
+    /// Answers for listings are waited for so long.
+    suspect: Duration,
+    links: Arc<Links>,
+    /// Leaf lock.
+    state: Mutex<State>,
+    /// The lease has another end, or a fence was confirmed.
+    changed: Notify,
+    runtime: Handle,
+    myself: Weak<RemotePool>,
+}
+
+struct State {
+    lease: HeadLease,
+    /// As the pool told it last.
+    status: PoolStatus,
+    clone_granularity: Option<u32>,
+    heard: Option<Duration>,
+    /// A task delivers fences.
+    is_delivering: bool,
+}
+
+impl RemotePool {
+    /// Called in a runtime.
+    pub fn new(id: PoolId, rules: LeaseRules, clock: Arc<dyn Clock>) -> Arc<RemotePool> {
+        RemotePool::known(id, rules, rules.lease, clock)
+    }
+
+    /// One that an earlier start may have given a lease, which was no longer than `longest`.
+    pub fn known(id: PoolId, rules: LeaseRules, longest: Duration, clock: Arc<dyn Clock>) -> Arc<RemotePool> {
+        let lease = HeadLease::new(rules, longest, clock.monotonic());
+        let runtime = Handle::current();
+        Arc::new_cyclic(|myself| RemotePool {
+            id,
+            clock,
+            suspect: rules.suspect,
+            links: Links::new(id, rules.lease, runtime.clone()),
+            state: Mutex::new(State {
+                lease,
+                status: no_status(id),
+                clone_granularity: None,
+                heard: None,
+                is_delivering: false,
+            }),
+            changed: Notify::new(),
+            runtime,
+            myself: Weak::clone(myself),
+        })
+    }
+
+    /// The pool has dialled: a session begins, and the former one ends with its connections.
+    pub fn connect(
+        &self,
+        arrival: Arrival,
+        control: Arc<Connection>,
+        greeting: Greeting,
+    ) -> Result<(), Refusal> {
+        let now = self.clock.monotonic();
+        let has_missed = {
+            let mut state = self.state.lock();
+            state.lease.connect(arrival, now)?;
+            state.heard = Some(now);
+            state.status = PoolStatus { id: self.id, ..greeting.status };
+            state.clone_granularity = greeting.clone_granularity;
+            !state.lease.missed(None, 1).is_empty()
+        };
+        self.changed.notify_waiters();
+        self.links.connect(arrival.process, control);
+        if has_missed {
+            self.deliver_fences();
+        }
+        Ok(())
+    }
+
+    /// Another connection of the session, for I/O. `false`: its session is not the one of now.
+    pub fn add_data(&self, process: Process, data: Arc<Connection>) -> bool {
+        self.links.add_data(process, data)
+    }
+
+    /// A connection is lost. Its session ends, if it is the one of now.
+    /// Whether it was.
+    pub fn disconnect(&self, connection: &Arc<Connection>) -> bool {
+        let was_of_now = self.links.disconnect(connection);
+        if was_of_now {
+            self.state.lock().lease.disconnect();
+            self.changed.notify_waiters();
+        }
+        was_of_now
+    }
+
+    /// Whether this is the control connection of the session of now.
+    pub fn is_session(&self, control: &Arc<Connection>) -> bool {
+        self.links.is_session(control)
+    }
+
+    /// The pool has said that it takes no writes any more.
+    pub fn end_lease(&self) {
+        self.state.lock().lease.end(self.clock.monotonic());
+        self.changed.notify_waiters();
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.state.lock().lease.is_over(self.clock.monotonic())
+    }
+
+    /// It is connected and not silent, with or without a lease.
+    pub fn is_heard(&self) -> bool {
+        self.state.lock().lease.is_heard(self.clock.monotonic())
+    }
+
+    /// The pool asks for its lease. `None`: it gets none now; fences that it missed are delivered to it.
+    pub fn renew(&self, status: PoolStatus) -> Option<Duration> {
+        let now = self.clock.monotonic();
+        let lease = {
+            let mut state = self.state.lock();
+            state.status = PoolStatus { id: self.id, ..status };
+            state.heard = Some(now);
+            state.lease.renew(now)
+        };
+        self.changed.notify_waiters();
+        if lease.is_none() {
+            self.deliver_fences();
+        }
+        lease
+    }
+
+    /// As `renew`, of a pool that is to have no lease yet.
+    pub fn hear(&self, status: PoolStatus) -> Option<Duration> {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        state.status = PoolStatus { id: self.id, ..status };
+        state.heard = Some(now);
+        state.lease.hear(now);
+        None
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.state.lock().lease.standing(self.clock.monotonic())
+    }
+
+    /// By the clock's monotonic time. It moves with each renewal.
+    pub fn lease_end(&self) -> Duration {
+        self.state.lock().lease.until()
+    }
+
+    /// Returns when the pool honours no ticket to write any more.
+    pub async fn lease_over(&self) {
+        self.lease_over_or(|_| false).await;
+    }
+
+    async fn ask<A: Xdr, W: Xdr + Send + Unpin + 'static>(
+        &self,
+        procedure: u32,
+        arguments: &A,
+        repeats: bool,
+    ) -> Result<W, PoolError> {
+        self.links.start(Lane::Control, procedure, arguments, repeats, Ok).await
+    }
+
+    async fn answers<A: Xdr, W, T>(
+        &self,
+        procedure: u32,
+        batch: Batch<A>,
+        repeats: bool,
+        understand: impl Fn(W) -> T,
+    ) -> Answers<T>
+    where
+        W: Xdr + Send + Unpin + 'static,
+    {
+        let count = batch.files.len();
+        match self.ask::<_, Replies<W>>(procedure, &batch, repeats).await {
+            Ok(Replies { answers }) if answers.len() == count => {
+                let understood = |reply: Reply<W>| reply.into_result(self.id).map(&understand);
+                answers.into_iter().map(understood).collect()
+            }
+            Ok(_) => Answers::alike(count, &PoolError::Unknown(self.id)),
+            Err(error) => Answers::alike(count, &error),
+        }
+    }
+}
+
+impl Drop for RemotePool {
+    fn drop(&mut self) {
+        self.links.close();
+    }
+}
+
+#[async_trait]
+impl Pool for RemotePool {
+    fn id(&self) -> PoolId {
+        self.id
+    }
+
+    async fn open(&self, ticket: &api::Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+        let (lane, id) = (Lane::Data(ticket.file), self.id);
+        let understand = move |reply: Reply<Opened>| reply.into_result(id);
+        let opened = self.links.start(lane, procedure::OPEN, &Ticket(*ticket), true, understand).await?;
+        Ok(Arc::new(RemoteReplica::new(Arc::clone(&self.links), *ticket, &opened)))
+    }
+
+    async fn make(&self, files: &[(FileId, Birth)], within: Duration) -> Answers<()> {
+        let batch = Batch::of(files, within, |(file, birth)| (file.0, birth.0));
+        self.answers(procedure::MAKE, batch, true, |()| ()).await
+    }
+
+    async fn truncate(&self, files: &[(FileId, u64)], within: Duration) -> Answers<ReplicaFacts> {
+        let batch = Batch::of(files, within, |(file, size)| (file.0, size));
+        self.answers(procedure::TRUNCATE, batch, false, |facts: Facts| facts.0).await
+    }
+
+    async fn remove(&self, files: &[FileId], within: Duration) -> Answers<()> {
+        let batch = Batch::of(files, within, |file| file.0);
+        self.answers(procedure::REMOVE, batch, false, |()| ()).await
+    }
+
+    async fn sync_removals(&self, files: &[FileId], within: Duration) -> Result<(), PoolError> {
+        let batch = Batch::of(files, within, |file| file.0);
+        self.ask::<_, Reply<()>>(procedure::SYNC_REMOVALS, &batch, false).await?.into_result(self.id)
+    }
+
+    /// As long as neither the pool has confirmed it nor its lease is over, this waits.
+    async fn fence(&self, files: &[(FileId, Epoch)], within: Duration) -> Answers<()> {
+        self.fence_files(files, within).await
+    }
+
+    /// Listings ask, so a silent pool is not waited for.
+    async fn facts(&self, files: &[FileId], within: Duration) -> Answers<Option<ReplicaFacts>> {
+        let unknown = || Answers::alike(files.len(), &PoolError::Unknown(self.id));
+        if !self.is_heard() {
+            return unknown();
+        }
+        let within = within.min(self.suspect);
+        let batch = Batch::of(files, within, |file| file.0);
+        let understand = |facts: Option<Facts>| facts.map(|facts| facts.0);
+        let asked = self.answers(procedure::FACTS, batch, true, understand);
+        timeout(within, asked).await.unwrap_or_else(|_| unknown())
+    }
+
+    async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
+        let (mut listed, mut after): (Vec<ReplicaFacts>, _) = (Vec::new(), after.0);
+        loop {
+            let asked = (limit - listed.len()).min(wire::LISTED_MAX);
+            let list = wire::List { after, limit: u32::try_from(asked).unwrap_or(u32::MAX) };
+            let page: Reply<Listed> = self.ask(procedure::REPLICAS, &list, true).await?;
+            let page = page.into_result(self.id)?.replicas;
+            if page.len() > asked {
+                return Err(PoolError::Unknown(self.id));
+            }
+            let is_last = page.len() < asked;
+            listed.extend(page.into_iter().map(|facts| facts.0));
+            match listed.last() {
+                Some(last) if !is_last && listed.len() < limit => after = last.file.0,
+                _ => return Ok(listed),
+            }
+        }
+    }
+
+    async fn describe(
+        &self,
+        after: FileId,
+        through: FileId,
+        files: Vec<Description>,
+    ) -> Result<(), PoolError> {
+        for describe in messages_of(after, through, files) {
+            let told: Reply<()> = self.ask(procedure::DESCRIBE, &describe, false).await?;
+            told.into_result(self.id)?;
+        }
+        Ok(())
+    }
+
+    fn clone_granularity(&self) -> Option<u32> {
+        self.state.lock().clone_granularity
+    }
+
+    fn status(&self) -> PoolStatus {
+        let now = self.clock.monotonic();
+        let state = self.state.lock();
+        let status = state.status.clone();
+        if state.lease.is_heard(now) {
+            let without = || "it has no lease: it did not confirm all that it missed".to_owned();
+            let refusal = status.read_only.or_else(|| state.lease.is_over(now).then(without));
+            return PoolStatus { read_only: refusal, ..status };
+        }
+        let silence = match state.heard {
+            Some(heard) => format!("no answer for {} s", now.saturating_sub(heard).as_secs()),
+            None => "it has not connected since the start of the head".to_owned(),
+        };
+        PoolStatus { offline: Some(silence), is_away: true, ..status }
+    }
+}
+
+/// The descriptions in messages, each for the part of the range that its files are in.
+fn messages_of(after: FileId, through: FileId, mut files: Vec<Description>) -> Vec<wire::Describe> {
+    files.sort_by_key(|description| description.file);
+    let (mut messages, mut message, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut from = after.0;
+    for description in &files {
+        let described = Described::of(description);
+        let described_bytes = xdr::to_bytes(&described).len();
+        let is_full = message.len() >= api::BATCH_LEN_MAX || bytes + described_bytes > DESCRIPTIONS_BYTES_MAX;
+        if is_full && !message.is_empty() {
+            let before = description.file.0.saturating_sub(1);
+            let files = std::mem::take(&mut message);
+            messages.push(wire::Describe { after: from, through: before, files });
+            (from, bytes) = (before, 0);
+        }
+        bytes += described_bytes;
+        message.push(described);
+    }
+    messages.push(wire::Describe { after: from, through: through.0, files: message });
+    messages
+}
+
+fn no_status(id: PoolId) -> PoolStatus {
+    PoolStatus {
+        id,
+        offline: None,
+        is_away: false,
+        read_only: None,
+        total_bytes: 0,
+        free_bytes: 0,
+        total_files: 0,
+        free_files: 0,
+        replicas: 0,
+        read_bytes: 0,
+        written_bytes: 0,
+        reads: 0,
+        writes: 0,
+        syncs: 0,
+        contended: Vec::new(),
+    }
+}

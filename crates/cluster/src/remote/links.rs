@@ -1,0 +1,279 @@
+//! The connections to a pool, and the calls that go over them.
+//!
+//! Calls on one file go over one connection, in the order in which they were begun, also those that waited for a connection.
+//! A call whose connection broke begins once more on the next one, if it may be done twice.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{IoHandle, PoolError};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use types::{FileId, PoolId};
+use xdr::{Decoder, Encoder, Xdr};
+
+use crate::lease::Process;
+use crate::rpc::{CALLS_MAX, CallError, Connection};
+
+/// A call waits for a connection for so long.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+const DATA_CONNECTIONS_MAX: usize = 16;
+
+pub(super) struct Links {
+    pool: PoolId,
+    /// When the pool has been away for so long, calls do not wait for it.
+    away_max: Duration,
+    runtime: Handle,
+    /// Held while a call is begun on a connection, whose locks come behind it.
+    state: Mutex<State>,
+}
+
+struct State {
+    session: Option<Session>,
+    /// Since when there is no connection.
+    away_since: Option<Instant>,
+    /// Calls that wait for a connection, in their order, each with the end of its patience.
+    parked: VecDeque<(Instant, Call)>,
+    /// A task ends the patience of the parked calls.
+    is_watched: bool,
+}
+
+struct Session {
+    process: Process,
+    control: Arc<Connection>,
+    data: Vec<Arc<Connection>>,
+}
+
+/// The connection that a call takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lane {
+    Control,
+    /// Of a file. The control connection, where there is no other.
+    Data(FileId),
+}
+
+type Done = Box<dyn FnOnce(Result<Decoder, PoolError>) + Send>;
+
+struct Call {
+    lane: Lane,
+    procedure: u32,
+    arguments: Vec<Bytes>,
+    /// It may be done once more.
+    repeats: bool,
+    done: Done,
+}
+
+/// A call that ends with an error, to be told without a lock.
+type Ended = (Done, PoolError);
+
+impl Links {
+    pub fn new(pool: PoolId, away_max: Duration, runtime: Handle) -> Arc<Links> {
+        let (session, parked) = (None, VecDeque::new());
+        let away_since = Some(Instant::now());
+        let state = State { session, away_since, parked, is_watched: false };
+        Arc::new(Links { pool, away_max, runtime, state: Mutex::new(state) })
+    }
+
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    pub fn connect(self: &Arc<Links>, process: Process, control: Arc<Connection>) {
+        let (former, ended) = {
+            let mut state = self.state.lock();
+            let former = state.session.replace(Session { process, control, data: Vec::new() });
+            state.away_since = None;
+            (former, self.flush(&mut state))
+        };
+        tell(ended);
+        if let Some(former) = former {
+            former.close();
+        }
+    }
+
+    pub fn add_data(self: &Arc<Links>, process: Process, connection: Arc<Connection>) -> bool {
+        let ended = {
+            let mut state = self.state.lock();
+            let Some(session) = state.session.as_mut().filter(|session| session.process == process) else {
+                return false;
+            };
+            if session.data.len() >= DATA_CONNECTIONS_MAX {
+                return false;
+            }
+            session.data.push(connection);
+            self.flush(&mut state)
+        };
+        tell(ended);
+        true
+    }
+
+    /// Whether it was a connection of the session of now, which ends with all of them.
+    pub fn disconnect(&self, connection: &Arc<Connection>) -> bool {
+        let former = {
+            let mut state = self.state.lock();
+            let is_of_now = |session: &mut Session| session.has(connection);
+            let former = state.session.take_if(is_of_now);
+            if former.is_some() {
+                state.away_since = Some(Instant::now());
+            }
+            former
+        };
+        let was_of_now = former.is_some();
+        if let Some(former) = former {
+            former.close();
+        }
+        was_of_now
+    }
+
+    pub fn is_session(&self, control: &Arc<Connection>) -> bool {
+        let state = self.state.lock();
+        state.session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.control, control))
+    }
+
+    /// Ends the session and all calls.
+    pub fn close(&self) {
+        let (former, parked) = {
+            let mut state = self.state.lock();
+            (state.session.take(), std::mem::take(&mut state.parked))
+        };
+        tell(parked.into_iter().map(|(_, call)| (call.done, PoolError::Unknown(self.pool))));
+        if let Some(former) = former {
+            former.close();
+        }
+    }
+
+    /// Begins a call now, behind those that were begun before it.
+    pub fn start<A: Xdr, W: Xdr, T: Send + 'static>(
+        self: &Arc<Links>,
+        lane: Lane,
+        procedure: u32,
+        arguments: &A,
+        repeats: bool,
+        understand: impl FnOnce(W) -> Result<T, PoolError> + Send + 'static,
+    ) -> IoHandle<T> {
+        let (sender, answer) = oneshot::channel();
+        let unknown = PoolError::Unknown(self.pool);
+        let garbled = unknown.clone();
+        let done = Box::new(move |results: Result<Decoder, PoolError>| {
+            let answer = results.and_then(|mut d| W::decode(&mut d).map_err(|_| garbled));
+            drop(sender.send(answer.and_then(understand)));
+        });
+        let mut encoder = Encoder::new();
+        arguments.encode(&mut encoder);
+        let arguments = encoder.into_segments();
+        self.dispatch(Call { lane, procedure, arguments, repeats, done });
+        IoHandle::waiting(answer, unknown)
+    }
+
+    fn dispatch(self: &Arc<Links>, call: Call) {
+        let ended = {
+            let mut state = self.state.lock();
+            match state.connection(call.lane) {
+                Some(connection) => self.begin(&connection, call),
+                None => self.park(&mut state, call),
+            }
+        };
+        tell(ended);
+    }
+
+    fn begin(self: &Arc<Links>, connection: &Connection, call: Call) -> Option<Ended> {
+        let Call { lane, procedure, arguments, repeats, done } = call;
+        let again = repeats.then(|| arguments.clone());
+        let (links, pool) = (Arc::clone(self), self.pool);
+        let finish = move |results: Result<Decoder, CallError>| match (results, again) {
+            (Ok(results), _) => done(Ok(results)),
+            (Err(CallError::Closed), Some(arguments)) => {
+                links.dispatch(Call { lane, procedure, arguments, repeats: false, done });
+            }
+            (Err(CallError::Busy), _) => done(Err(PoolError::Busy(pool))),
+            // It was done or not, or the other side has answered something else.
+            (Err(CallError::Closed | CallError::TimedOut | CallError::Refused), _) => {
+                done(Err(PoolError::Unknown(pool)));
+            }
+        };
+        let (error, finish) = connection.begin(procedure, arguments, Box::new(finish)).err()?;
+        let finish: Done = Box::new(move |_| finish(Err(error)));
+        Some((finish, PoolError::Busy(pool)))
+    }
+
+    fn park(self: &Arc<Links>, state: &mut State, call: Call) -> Option<Ended> {
+        let now = Instant::now();
+        let away_since = *state.away_since.get_or_insert(now);
+        if now.duration_since(away_since) > self.away_max {
+            return Some((call.done, PoolError::Unknown(self.pool)));
+        }
+        if state.parked.len() >= CALLS_MAX {
+            return Some((call.done, PoolError::Busy(self.pool)));
+        }
+        state.parked.push_back((now + PATIENCE, call));
+        if !std::mem::replace(&mut state.is_watched, true) {
+            self.runtime.spawn(Arc::clone(self).watch());
+        }
+        None
+    }
+
+    /// Ends calls that have waited too long for a connection, until none waits.
+    async fn watch(self: Arc<Links>) {
+        loop {
+            let (ended, next) = {
+                let mut state = self.state.lock();
+                let now = Instant::now();
+                let late = state.parked.iter().take_while(|(end, _)| *end <= now).count();
+                let ended: Vec<_> = state.parked.drain(..late).collect();
+                let next = state.parked.front().map(|(end, _)| *end);
+                state.is_watched = next.is_some();
+                (ended, next)
+            };
+            tell(ended.into_iter().map(|(_, call)| (call.done, PoolError::Unknown(self.pool))));
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                None => return,
+            }
+        }
+    }
+
+    /// Begins the calls that have waited for a connection.
+    fn flush(self: &Arc<Links>, state: &mut State) -> Vec<Ended> {
+        let parked = std::mem::take(&mut state.parked);
+        let mut ended = Vec::new();
+        for (end, call) in parked {
+            match state.connection(call.lane) {
+                Some(connection) => ended.extend(self.begin(&connection, call)),
+                None => state.parked.push_back((end, call)),
+            }
+        }
+        ended
+    }
+}
+
+impl State {
+    fn connection(&self, lane: Lane) -> Option<Arc<Connection>> {
+        let session = self.session.as_ref()?;
+        if let Lane::Data(file) = lane {
+            let open: Vec<_> = session.data.iter().filter(|data| !data.is_closed()).collect();
+            if !open.is_empty() {
+                return Some(Arc::clone(open[file.0 as usize % open.len()]));
+            }
+        }
+        (!session.control.is_closed()).then(|| Arc::clone(&session.control))
+    }
+}
+
+impl Session {
+    fn has(&self, connection: &Arc<Connection>) -> bool {
+        std::iter::once(&self.control).chain(&self.data).any(|one| Arc::ptr_eq(one, connection))
+    }
+
+    fn close(&self) {
+        self.control.close();
+        self.data.iter().for_each(|data| data.close());
+    }
+}
+
+fn tell(ended: impl IntoIterator<Item = Ended>) {
+    ended.into_iter().for_each(|(done, error)| done(Err(error)));
+}
