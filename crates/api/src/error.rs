@@ -96,6 +96,9 @@ pub enum SelectError {
     NoSpace,
     #[error("no pool that holds the file is available")]
     Unavailable,
+    /// As before, and the host of one of them may answer again.
+    #[error("the host of a pool does not answer now")]
+    Away,
     /// The file has data, or had some, and no good replica is noted.
     #[error("file has no good replica")]
     NoLocation,

@@ -157,6 +157,9 @@ pub struct PoolStatus {
     pub id: PoolId,
     /// `None`: in order. Else why the pool does not take I/O now.
     pub offline: Option<String>,
+    /// It is offline because its host does not answer, which may pass: its callers come again, where those of a pool whose
+    /// disk has failed get an error.
+    pub is_away: bool,
     /// Why it takes no writes now, although it can be read.
     pub read_only: Option<String>,
     pub total_bytes: u64,

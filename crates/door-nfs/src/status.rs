@@ -104,6 +104,7 @@ pub(crate) fn of_removal(error: FilesError) -> NfsStat4 {
 pub(crate) fn of_select(error: SelectError) -> NfsStat4 {
     match error {
         SelectError::NoSpace => NfsStat4::NoSpc,
+        SelectError::Away => NfsStat4::Delay,
         SelectError::Unavailable | SelectError::NoLocation => NfsStat4::Io,
     }
 }

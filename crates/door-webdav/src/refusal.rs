@@ -142,7 +142,7 @@ impl From<SelectError> for Refusal {
     fn from(error: SelectError) -> Refusal {
         match error {
             SelectError::NoSpace => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
-            SelectError::Unavailable => Refusal::busy(error.to_string()),
+            SelectError::Unavailable | SelectError::Away => Refusal::busy(error.to_string()),
             SelectError::NoLocation => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }

@@ -96,7 +96,7 @@ impl FilesError {
                     | PoolError::Unknown(_)
                     | PoolError::Busy(_)
             ),
-            FilesError::Select(error) => matches!(error, SelectError::Unavailable),
+            FilesError::Select(error) => matches!(error, SelectError::Unavailable | SelectError::Away),
             FilesError::Recalled
             | FilesError::Shortened
             | FilesError::Moved

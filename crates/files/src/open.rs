@@ -74,7 +74,7 @@ impl Files {
             }
             entered => entered?,
         };
-        let held = self.fresh_attributes(found.file).await?;
+        let held = self.opened_attributes(found.file).await?;
         // Unlinked since it was found: the task that frees its data may have looked before it was held.
         if found.nlink > 0 && held.nlink == 0 {
             return Err(NamespaceError::Stale(found.file).into());

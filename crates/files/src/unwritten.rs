@@ -140,14 +140,21 @@ impl Files {
         }
         let file = found.file;
         // All in one look: everybody's GETATTR comes by here.
-        let (writer, is_written_at_pools) = {
+        let (writer, is_written_at_pools, is_own) = {
             let table = self.table();
             let writer = table.file(file).writer_beside(by);
             let recalled = |writer| (writer, table.file(file).is_recalled(writer, GrantKind::Delegation));
-            (writer.map(recalled), table.file(file).is_written_at_pools())
+            let is_used = |by| {
+                table.file(file).is_writing_at_pools(by) || table.file(file).access_of(by) != Modes::NONE
+            };
+            let is_own = by.is_some_and(is_used);
+            (writer.map(recalled), table.file(file).is_written_at_pools(), is_own)
         };
         let (writer, is_recalled) = match (writer, is_written_at_pools) {
             (Some(writer), _) => writer,
+            (None, true) if is_own => {
+                return Box::pin(self.ask_pools_for_user(*found)).await.map(Heard::Seen);
+            }
             (None, true) => return Box::pin(self.ask_pools(*found)).await.map(Heard::Seen),
             (None, false) => return Ok(Heard::Seen(*found)),
         };

@@ -91,8 +91,12 @@ impl PoolManager for PoolMap {
                     && !self.is_avoided(want.client, pool.id(), want.file)
                     && pool.status().offline.is_none()
             };
-            let pool = self.list.enabled().into_iter().find(usable).ok_or(SelectError::Unavailable)?;
-            return Ok(Grant { pool: pool.id() });
+            let enabled = self.list.enabled();
+            if let Some(pool) = enabled.iter().find(|pool| usable(pool)) {
+                return Ok(Grant { pool: pool.id() });
+            }
+            let is_away = enabled.iter().any(|pool| is_candidate(pool.id()) && pool.status().is_away);
+            return Err(if is_away { SelectError::Away } else { SelectError::Unavailable });
         }
         let enabled = self.list.enabled();
         let statuses = enabled.iter().filter(|pool| !self.is_drained(pool.id()));
@@ -107,7 +111,8 @@ impl PoolManager for PoolMap {
         let chosen = draw(&welcome).or_else(|| draw(&statuses));
         chosen.map(|pool| Grant { pool }).ok_or_else(|| {
             if !statuses.is_empty() && statuses.iter().all(|pool| !pool.is_writable()) {
-                SelectError::Unavailable
+                let is_away = statuses.iter().any(|pool| pool.is_away);
+                if is_away { SelectError::Away } else { SelectError::Unavailable }
             } else {
                 SelectError::NoSpace
             }
@@ -173,6 +178,9 @@ fn choose(pools: &[PoolStatus], bytes: u64, slow: &BTreeSet<PoolId>, draw: u64) 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use cluster::{LeaseRules, RemotePool};
     use testkit::clock::ManualClock;
     use testkit::memory_pool::MemoryPool;
 
@@ -235,6 +243,7 @@ mod tests {
         PoolStatus {
             id: PoolId(id),
             offline: None,
+            is_away: false,
             read_only: None,
             total_bytes: 1 << 40,
             free_bytes,
@@ -258,6 +267,24 @@ mod tests {
             counts[choose(pools, 0, slow, draw).unwrap().0 as usize] += 1;
         }
         counts
+    }
+
+    /// Callers of the one come again, and those of the other get an error.
+    #[tokio::test]
+    async fn a_pool_whose_host_is_silent_is_told_from_one_that_has_failed() {
+        let clock = Arc::new(ManualClock::new(1_000));
+        let rules = LeaseRules { lease: Duration::from_secs(10), suspect: Duration::from_secs(3) };
+        let silent = RemotePool::new(POOLS[1], rules, Arc::clone(&clock) as _);
+        let list = Arc::new(PoolList::of([silent as Arc<dyn Pool>]).unwrap());
+        let map = PoolMap::new(list, BTreeSet::new(), clock, Arc::new(SystemRandom));
+        let outcome = |purpose| {
+            let want = Selection { locations: &POOLS[1..], ..Selection::new(purpose) };
+            map.select(&want).map(|grant| grant.pool)
+        };
+        assert!(matches!(outcome(Purpose::Read), Err(SelectError::Away)));
+        assert!(matches!(outcome(Purpose::Create), Err(SelectError::Away)));
+        map.list().set_disabled(POOLS[1], true).unwrap();
+        assert!(matches!(outcome(Purpose::Read), Err(SelectError::Unavailable)));
     }
 
     #[test]

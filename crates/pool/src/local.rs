@@ -513,6 +513,7 @@ impl Pool for LocalPool {
         PoolStatus {
             id: self.shared.id(),
             offline: closed.or_else(|| self.shared.space.refusal()),
+            is_away: false,
             read_only: self.shared.writability.refusal().or(index_refusal),
             total_bytes: free.total_bytes,
             free_bytes: free.free_bytes,

@@ -15,6 +15,8 @@ use super::timed_table::TimedTable;
 
 /// Of failures to end former tickets one in so many is told: there are a few each second.
 const TRIES_TOLD: u64 = 40;
+/// The first that is told.
+const TRIES_FIRST: u64 = 12;
 
 pub(crate) struct Reclaims {
     table: Arc<TimedTable>,
@@ -86,7 +88,8 @@ impl Reclaims {
         // Before the records change: a start that finds a record of a client that has missed its time finds the floor too.
         if let Err(error) = self.void_former_tickets().await {
             let tries = self.void_tries.fetch_add(1, Ordering::Relaxed);
-            if tries.is_multiple_of(TRIES_TOLD) {
+            // A pool on another host may need a moment to say that it has heard of it.
+            if tries % TRIES_TOLD == TRIES_FIRST {
                 tracing::warn!(
                     error,
                     "cannot end the tickets to write of before the restart, will try again"

@@ -122,6 +122,11 @@ impl FileEntry {
         self.layouts.iter().any(|(_, modes)| modes.read_write)
     }
 
+    /// Whether the holder itself may be.
+    pub fn is_writing_at_pools(&self, holder: Holder) -> bool {
+        self.layouts.iter().any(|(of, modes)| of == holder && modes.read_write)
+    }
+
     pub fn delegation_of(&self, holder: Holder) -> Option<DelegationKind> {
         self.delegations.of(holder)
     }

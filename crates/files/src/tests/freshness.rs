@@ -52,6 +52,21 @@ async fn a_pool_that_does_not_answer_leaves_the_known_attributes() {
     assert_eq!(files.replica_facts(&attributes(FILE, 10)).await.unwrap(), None, "never written");
 }
 
+/// Linux takes a file to be as short as it is told, and appends in the wrong place.
+#[tokio::test]
+async fn a_writer_is_not_told_a_size_behind_its_own_writes() {
+    let (fakes, files) = Fakes::files();
+    granted(&files, A, ReadWrite);
+    fakes.put_replica(Birth::UNKNOWN, 99, 200);
+    fakes.pool.schedule().on(Call::Facts, .., Fault::Fail(PoolError::Unknown(POOL)));
+    let found = files.attributes(FILE).await.unwrap();
+    let unknown = files.seen_by(found, Some(A), SHORT).await;
+    assert!(matches!(unknown, Err(FilesError::Pool(PoolError::Unknown(POOL)))), "{unknown:?}");
+    assert_eq!(files.seen_by(found, Some(B), SHORT).await.unwrap().size, 10, "it was told nothing else");
+    fakes.pool.schedule().lift(Call::Facts);
+    assert_eq!(files.seen_by(found, Some(A), SHORT).await.unwrap().size, 99);
+}
+
 #[tokio::test]
 async fn a_file_that_is_gone_is_stale() {
     let (_fakes, files) = Fakes::files();

@@ -581,6 +581,7 @@ mod tests {
         PoolStatus {
             id: PoolId(1),
             offline: offline.map(str::to_owned),
+            is_away: false,
             read_only: None,
             total_bytes: 10,
             free_bytes: 5,
