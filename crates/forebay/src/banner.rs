@@ -18,6 +18,8 @@ pub struct Banner<'a> {
     pub sync: Sync,
     /// A directory that users need before they can write anything.
     pub missing_directory: Option<String>,
+    /// How pools of other hosts come in; `None`: this is no cluster.
+    pub cluster: Option<String>,
     /// `None`: the HTTP door is switched off.
     pub web: Option<Shown>,
 }
@@ -29,6 +31,9 @@ impl Banner<'_> {
         out += &format!("  head     {} (NFSv4.1, NFSv4.2, pNFS)\n", self.head);
         for (address, pool) in &self.pools {
             out += &format!("  {:<8} {address}, {} free\n", pool.id.to_string(), Size(pool.free_bytes));
+        }
+        if let Some(cluster) = &self.cluster {
+            out += &format!("  cluster  {cluster}\n");
         }
         out += &self.sync_line();
         out += &self.web_lines();
@@ -119,6 +124,7 @@ mod tests {
             squashes_root: true,
             sync: Sync::Always,
             missing_directory: None,
+            cluster: None,
             web: None,
         }
     }

@@ -45,7 +45,7 @@ pub enum Command {
         #[command(subcommand)]
         command: DirCommand,
     },
-    /// List, drain and enable pools
+    /// List, drain and enable pools, and run one on a host of its own
     Pool {
         #[command(subcommand)]
         command: PoolCommand,
@@ -54,6 +54,11 @@ pub enum Command {
     Why {
         #[command(subcommand)]
         command: WhyCommand,
+    },
+    /// Make tokens for hosts that are to join as pools, and list those that have joined
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
     },
     /// Renew the keys of pool tickets
     Keys {
@@ -124,6 +129,9 @@ pub struct UpArguments {
     /// Do not map root of the clients to nobody
     #[arg(long)]
     pub no_root_squash: bool,
+    /// Let pools of other hosts join; needed once, for the data directory stays a cluster
+    #[arg(long)]
+    pub cluster: bool,
     /// Configuration file (TOML); options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -313,6 +321,9 @@ pub struct ShowDirArguments {
 
 #[derive(Subcommand)]
 pub enum PoolCommand {
+    /// Run a pool on this host for a head on another
+    #[command(after_help = notes::POOL_UP)]
+    Up(PoolUpArguments),
     /// List all pools and their states
     #[command(after_help = notes::POOL_LIST)]
     List {
@@ -336,6 +347,51 @@ pub enum PoolCommand {
     /// Read all replicas of a pool from its disk, and compare them with their block sums
     #[command(after_help = notes::POOL_SCRUB)]
     Scrub(ScrubArguments),
+}
+
+#[derive(Args)]
+pub struct PoolUpArguments {
+    /// Data directory of the pool, with its key; created if it is missing [default: ./forebay-data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Join the cluster that made this token; needed at the first start, and when the head has another address
+    #[arg(long, value_name = "TOKEN")]
+    pub join: Option<String>,
+    /// Address to listen on for clients [default: the key listen if it is not loopback, else 0.0.0.0]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<IpAddr>,
+    /// NFS port of the pool [default: 20491]
+    #[arg(long, value_name = "PORT")]
+    pub pool_port: Option<u16>,
+    /// Address at which clients reach the pool, with a port if it is another [default: --listen, else the address from which the head sees this host]
+    #[arg(long, value_name = "ADDR")]
+    pub advertise: Option<String>,
+    /// Configuration file (TOML); options override it. Of its keys, those of data, listen, nfs, pools and log apply
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// Make a token with which hosts may join as pools, and print the command for it
+    #[command(after_help = notes::CLUSTER_TOKEN)]
+    Token {
+        #[command(flatten)]
+        place: InstanceArguments,
+        /// Time for which hosts may join by the token
+        #[arg(long, value_name = "H", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=8_760))]
+        hours: u32,
+        #[command(flatten)]
+        output: OutputArguments,
+    },
+    /// List the pools of other hosts, whether they answer, and their leases
+    #[command(after_help = notes::CLUSTER_STATUS)]
+    Status {
+        #[command(flatten)]
+        place: InstanceArguments,
+        #[command(flatten)]
+        output: OutputArguments,
+    },
 }
 
 #[derive(Args)]

@@ -13,10 +13,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use cluster::LeaseRules;
 use door_nfs::{Courtesy, Flavor, Flavors};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{ConfigCommand, InstanceArguments, UpArguments};
+use crate::cli::{ConfigCommand, InstanceArguments, PoolUpArguments, UpArguments};
 use crate::data_dir::SQLITE;
 use crate::output;
 
@@ -27,11 +28,20 @@ pub struct Config {
     pub listen: IpAddr,
     pub nfs: Nfs,
     pub pools: Pools,
+    pub cluster: Cluster,
     pub keys: keys::KeyRules,
     pub namespace: Namespace,
     pub http: http::Http,
     pub auth: http::Auth,
     pub log: Log,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    pub port: u16,
+    pub address: String,
+    pub lease_s: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,6 +163,7 @@ impl Default for Config {
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             nfs: Nfs::default(),
             pools: Pools::default(),
+            cluster: Cluster::default(),
             keys: keys::KeyRules::default(),
             namespace: Namespace::default(),
             http: http::Http::default(),
@@ -275,6 +286,19 @@ impl Default for Pools {
     }
 }
 
+impl Default for Cluster {
+    fn default() -> Cluster {
+        Cluster { port: 7413, address: String::new(), lease_s: 10 }
+    }
+}
+
+impl Cluster {
+    pub fn rules(&self) -> LeaseRules {
+        let lease = Duration::from_secs(self.lease_s.into());
+        LeaseRules { lease, suspect: lease * 3 / 10 }
+    }
+}
+
 impl Default for Namespace {
     fn default() -> Namespace {
         Namespace {
@@ -350,6 +374,23 @@ impl Config {
         Ok(config)
     }
 
+    /// Of a pool on a host of its own.
+    pub fn assemble_pool(arguments: &PoolUpArguments) -> Result<Config> {
+        let PoolUpArguments { data, listen, pool_port, config, .. } = arguments;
+        let mut assembled = Config::assemble(&UpArguments {
+            data: data.clone(),
+            listen: *listen,
+            pool_port: *pool_port,
+            config: config.clone(),
+            ..UpArguments::default()
+        })?;
+        // A pool that only its own host reaches is of no use.
+        if listen.is_none() && assembled.listen.is_loopback() {
+            assembled.listen = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        }
+        Ok(assembled)
+    }
+
     pub fn nfs_port(&self) -> u16 {
         self.nfs.port.unwrap_or(if rustix::process::geteuid().is_root() { 2049 } else { 20490 })
     }
@@ -380,6 +421,7 @@ impl Config {
         self.nfs.flavors()?;
         self.nfs.validate_domain()?;
         self.pools.validate(within)?;
+        within("cluster.lease_s", self.cluster.lease_s.into(), 2, 30)?;
         self.keys.validate(within)?;
         within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;
         within("namespace.cache_mib", self.namespace.cache_mib, 1, 1_048_576)?;

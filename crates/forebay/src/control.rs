@@ -71,6 +71,9 @@ pub enum Request {
     /// The last scrub of a pool, and the next one.
     ScrubStatus(u32),
     RenewKeys,
+    /// A token that is valid for so many hours.
+    ClusterToken(u32),
+    ClusterStatus,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

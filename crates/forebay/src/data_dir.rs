@@ -8,6 +8,7 @@
 //!   ended-sessions  sessions of the page that were logged out before their end, mode 0600
 //!   users           who may log in by HTTP, mode 0600 (`forebay user`)
 //!   keys.json       which generation of keys tickets are sealed with (`keys`)
+//!   cluster.json    hosts that have joined as pools (`cluster::book`), with cluster-authority.pem and .key
 //!   term.json       the term of the last start, and the lowest whose tickets to write are honoured (`keys::terms`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
@@ -99,6 +100,9 @@ impl DataDir {
             .create(path)
             .map_err(|error| complaint(path, "create", &error))?;
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
+        if path.join("member.json").exists() {
+            bail!("{} is the data directory of a pool host: choose another with --data", path.display());
+        }
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;
         let file = path.join("secret");
@@ -299,7 +303,7 @@ pub fn complaint(path: &Path, operation: &str, error: &std::io::Error) -> anyhow
     anyhow::anyhow!("cannot {operation} {}: {why}{advice}", path.display())
 }
 
-fn take_lock(path: &Path) -> Result<File> {
+pub fn take_lock(path: &Path) -> Result<File> {
     let file = path.join("lock");
     let lock = OpenOptions::new()
         .create(true)
@@ -380,7 +384,7 @@ fn make_secret(file: &Path, random: &dyn Random) -> Result<[u8; 32]> {
 }
 
 /// Complete or not at all, also over a power cut.
-fn write_durably(file: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_durably(file: &Path, bytes: &[u8]) -> Result<()> {
     durable::replace(file, bytes).map_err(|error| complaint(file, "write", &error))
 }
 

@@ -9,6 +9,7 @@ mod log;
 mod paths;
 mod repair;
 
+pub use compare::CheckedPools;
 pub use findings::escaped;
 pub use log::Log;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use namespace::{SqlNamespace, Stray};
-use pool::{FoundReplica, LocalPool};
+use pool::FoundReplica;
 use types::PoolId;
 
 use crate::cli::{FsckArguments, ProgressArguments};
@@ -124,7 +125,7 @@ async fn check_services(services: &Services, meter: &Arc<Meter>, list: Option<It
         let remark = format!("{files} in a pool that was put back from a copy");
         collector.take(Finding::Remark(remark, None)).await?;
     }
-    collector.check(&services.namespace, &services.local_pools, meter).await
+    collector.check(&services.namespace, &services.checked_pools(), meter).await
 }
 
 pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
@@ -151,7 +152,7 @@ pub fn stray(pool: PoolId, found: &FoundReplica) -> Stray {
 /// that is found.
 pub async fn check(
     namespace: &Arc<SqlNamespace>,
-    pools: &[Arc<LocalPool>],
+    pools: &CheckedPools,
     meter: &Arc<Meter>,
     list: Option<Items>,
 ) -> Result<FsckReport> {

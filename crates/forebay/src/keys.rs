@@ -13,11 +13,11 @@ mod store;
 mod terms;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use api::{FormerTickets, KeyGeneration, PoolKey, Term, TicketKeys};
+use api::{FormerTickets, KeyGeneration, KeyMaterial, PoolKey, Term, TicketKeys};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 const STORE_TIME: Duration = Duration::from_secs(1);
 const WRITES_TIME: Duration = Duration::from_millis(50);
 const WRITES_LOOK: Duration = Duration::from_millis(2);
+/// For pools of other hosts to take new keys before the head seals with them. They ask each second.
+const KEYS_TIME: Duration = Duration::from_secs(3);
+const KEYS_LOOK: Duration = Duration::from_millis(20);
 /// A disk that is full or read-only stays so for a while.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
@@ -61,6 +64,15 @@ impl std::fmt::Display for KeysReport {
     }
 }
 
+/// Pools of other hosts, which take keys and terms when they renew their leases. The error names the first that has not.
+pub trait PoolsElsewhere: Send + Sync {
+    /// They refuse tickets to write of older terms, and no write by one is under way.
+    fn have_floor(&self, floor: Term) -> Result<(), PoolId>;
+
+    /// They open tickets of that generation.
+    fn have_keys(&self, generation: KeyGeneration) -> Result<(), PoolId>;
+}
+
 /// The keys of tickets of an instance: the head's, and those of its pools.
 pub struct Keys {
     ticket_keys: TicketKeys,
@@ -71,10 +83,13 @@ pub struct Keys {
     /// Held while it is written: one write of the floor at a time.
     terms: Arc<tokio::sync::Mutex<TermStore>>,
     state: Mutex<State>,
+    elsewhere: OnceLock<Arc<dyn PoolsElsewhere>>,
 }
 
 struct State {
     generation: KeyGeneration,
+    /// Pools of other hosts are given this one: the one that is sealed with, or the next.
+    offered: KeyGeneration,
     age: Age,
     /// Whether pools accept the generation before.
     has_former: bool,
@@ -129,7 +144,15 @@ impl Keys {
             clock,
             store: Mutex::new(store),
             terms: Arc::new(tokio::sync::Mutex::new(terms)),
-            state: Mutex::new(State { generation, age, has_former, floor, pool_keys: BTreeMap::new() }),
+            state: Mutex::new(State {
+                generation,
+                offered: generation,
+                age,
+                has_former,
+                floor,
+                pool_keys: BTreeMap::new(),
+            }),
+            elsewhere: OnceLock::new(),
         })
     }
 
@@ -152,6 +175,25 @@ impl Keys {
             key
         };
         state.pool_keys.entry(pool).or_insert_with(made).clone()
+    }
+
+    /// Pools that are asked from now on before tickets are sealed with other keys. Said once.
+    pub fn serve_elsewhere(&self, pools: Arc<dyn PoolsElsewhere>) {
+        assert!(self.elsewhere.set(pools).is_ok(), "the pools elsewhere are told once");
+    }
+
+    /// The keys of a pool of another host: the newest, and the former as long as they are accepted.
+    pub fn material(&self, pool: PoolId) -> (KeyMaterial, Option<KeyMaterial>) {
+        let state = self.state.lock();
+        let of = |generation| self.ticket_keys.material(pool, generation);
+        let has_former = state.has_former || state.offered > state.generation;
+        let former = state.offered.previous().filter(|_| has_former);
+        (of(state.offered), former.map(of))
+    }
+
+    /// The term of this start, and the lowest whose tickets to write are honoured.
+    pub fn terms(&self) -> (Term, Term) {
+        (self.ticket_keys.sealer().term(), self.state.lock().floor)
     }
 
     /// Tickets are sealed with new keys when this returns. Blocks.
@@ -221,9 +263,24 @@ impl Keys {
         let former = self.state.lock().generation;
         let generation = former.next().context("cannot renew the keys: all 2³² generations are used")?;
         store.store(Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
+        self.offer(generation);
         self.take(generation);
         tracing::info!(generation = generation.0, "renewed the keys of pool tickets");
         Ok(self.report())
+    }
+
+    /// Pools of other hosts take the keys besides those of now. One that does not come for them is not waited for: until it
+    /// does, clients with new tickets are sent back to the head.
+    fn offer(&self, generation: KeyGeneration) {
+        self.state.lock().offered = generation;
+        let Some(pools) = self.elsewhere.get() else { return };
+        let began = Instant::now();
+        while let Err(pool) = pools.have_keys(generation) {
+            if began.elapsed() > KEYS_TIME {
+                return tracing::warn!(%pool, "pool has not taken the new keys of its tickets yet");
+            }
+            std::thread::sleep(KEYS_LOOK);
+        }
     }
 
     /// The pools first: they are to accept what the head seals.
@@ -272,7 +329,9 @@ impl FormerTickets for FormerTerms {
             }
         };
         let in_time = timeout(WRITES_TIME, settled).await;
-        in_time.map_err(|_| "writes by them do not end at the pools".to_owned())
+        in_time.map_err(|_| "writes by them do not end at the pools".to_owned())?;
+        let Some(pools) = self.0.elsewhere.get() else { return Ok(()) };
+        pools.have_floor(term).map_err(|pool| format!("{pool} does not say yet that it refuses them"))
     }
 }
 

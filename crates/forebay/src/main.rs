@@ -7,6 +7,7 @@ mod access_log;
 mod banner;
 mod certificate;
 mod cli;
+mod cluster;
 mod config;
 mod control;
 mod data_dir;
@@ -21,6 +22,7 @@ mod marks;
 mod namespace;
 mod naming;
 mod output;
+mod pool_host;
 mod pool_map;
 mod pools;
 mod process;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         cli::Command::Fsck(arguments) => fsck::run(&arguments),
         cli::Command::Dir { command } => dir::run(&command),
         cli::Command::Pool { command } => pools::run(&command),
+        cli::Command::Cluster { command } => cluster::command::run(&command),
         cli::Command::Why { command } => why::run(&command),
         cli::Command::Keys { command } => keys::command::run(&command),
         cli::Command::Quota { command } => quota::run(&command),

@@ -159,7 +159,8 @@ impl Naming {
     }
 
     async fn tell_page(&self, page: DescribedPage) -> Result<()> {
-        for pool in self.pools.enabled() {
+        // One that is away learns it from the next pass over all files.
+        for pool in self.pools.enabled().into_iter().filter(|pool| !pool.status().is_away) {
             // Directories and files without data are needed in all pools.
             let concerns = |told: &&Description| {
                 told.replicas.is_empty() || told.replicas.iter().any(|replica| replica.pool == pool.id())

@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use types::PoolId;
 
 use crate::cli::{InstanceArguments, PoolArguments, PoolCommand};
+use crate::cluster::book::Book;
 use crate::control::{self, Request};
 use crate::data_dir::{DataDir, DrainedPools};
-use crate::output;
 use crate::questions::PoolQuestion;
 use crate::system::SystemRandom;
 use crate::table::{Column, Table};
+use crate::{output, pool_host};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PoolState {
@@ -44,6 +45,7 @@ pub struct PoolList {
 
 pub fn run(command: &PoolCommand) -> Result<ExitCode> {
     match command {
+        PoolCommand::Up(arguments) => return pool_host::run(arguments),
         PoolCommand::List { place, output } => {
             let pools = ask(place, PoolQuestion::List)?;
             output::print(*output, &PoolList { pools }, PoolList::text)?;
@@ -77,7 +79,8 @@ fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolStat
         return Ok(pools);
     }
     let data = DataDir::open_existing(&data, &SystemRandom)?;
-    let all: BTreeSet<_> = (0..data.pools).map(PoolId).collect();
+    let elsewhere = Book::pools_of(data.path())?.into_iter().map(|pool| PoolId(pool.number));
+    let all: BTreeSet<_> = (0..data.pools).map(PoolId).chain(elsewhere).collect();
     let drained = apply(&data.drained_pools(), &all, question)?;
     let state = |id: PoolId| PoolState {
         name: id.to_string(),

@@ -1,5 +1,7 @@
 //! The namespace and the pools of a data directory, opened and closed: for a head, and for tools that need both.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +12,10 @@ use namespace::{Noted, SqlNamespace};
 use pool::LocalPool;
 use types::{Clock, PoolId, Random};
 
+use crate::cluster::book::Book;
 use crate::config::{Config, Sync};
 use crate::data_dir::DataDir;
+use crate::fsck::CheckedPools;
 use crate::keys;
 use crate::lengths::{self, Settled};
 use crate::marks::{self, Marks};
@@ -31,6 +35,8 @@ pub struct Services {
     /// As doors and tasks see them; `local_pools` are those of the start.
     pub pools: Arc<PoolList>,
     pub settled: Settled,
+    /// Pools of other hosts.
+    pub elsewhere: BTreeSet<PoolId>,
 }
 
 pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
@@ -38,7 +44,6 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
     let noted = marks::noted(data)?;
     let behind = marks::pools_behind(&noted);
     let namespace = open_namespace(data, config, Arc::clone(&clock), noted)?;
-    let open_files_share = open_files_share(data.pools);
     let mut local_pools = Vec::new();
     for number in 0..data.pools {
         let dir = data.pool(number);
@@ -46,22 +51,8 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
         if data.is_recorded(number) && pool::Identity::read(&dir)?.is_none() {
             bail!("{} has no pool although it had one: is its disk mounted?", dir.display());
         }
-        local_pools.push(LocalPool::open(pool::Config {
-            id: PoolId(number),
-            dir,
-            instance: data.instance,
-            reserve_bytes: config.pools.reserve_mib << 20,
-            reserve_files: config.pools.reserve_files,
-            open_files_max: config.pools.open_files_max.map_or(open_files_share, |files| files as usize),
-            queue_len_max: config.pools.queue_len_max as usize,
-            threads: config.pools.threads as usize,
-            io: config.pools.io,
-            contention: config.pools.contention(),
-            journal: config.pools.journal.clone(),
-            gather: config.pools.gather,
-            digests: config.pools.digest_kinds().collect(),
-            random: Arc::clone(&random),
-        })?);
+        let place = (PoolId(number), dir, data.instance);
+        local_pools.push(LocalPool::open(pool_config(config, place, data.pools, Arc::clone(&random)))?);
     }
     keys::begin(data, &*clock)?;
     data.record_pools()?;
@@ -70,23 +61,50 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
     let settled = lengths::settle(&namespace, &local_pools, &behind).await?;
     // Before any file is made.
     let pools = Arc::new(PoolList::of(local_pools.iter().map(|pool| seam_of(Arc::clone(pool))))?);
-    let (listed, unsettled) = (Arc::clone(&pools), settled.unsettled.clone());
+    let (listed, unsettled, own) = (Arc::clone(&pools), settled.unsettled.clone(), data.pools);
     let noting = move || {
         let ids = listed.enabled().into_iter().map(|pool| pool.id());
-        ids.filter(|id| !unsettled.contains(id)).collect()
+        ids.filter(|id| id.0 < own && !unsettled.contains(id)).collect()
     };
     namespace.keep_marks(Arc::new(Marks::new(data, noting)))?;
-    Ok(Services { clock, random, namespace, local_pools, pools, settled })
+    let elsewhere = Book::pools_of(data.path())?.iter().map(|pool| PoolId(pool.number)).collect();
+    Ok(Services { clock, random, namespace, local_pools, pools, settled, elsewhere })
 }
 
 /// The pool as all others see it.
 fn seam_of(pool: Arc<LocalPool>) -> Arc<dyn Pool> {
     #[cfg(feature = "channel")]
-    let pool = {
+    if std::env::var_os("FOREBAY_TEST_CHANNEL").is_some() {
         tracing::info!(pool = %pool.id(), "pool is behind a channel: this program is for tests");
-        Arc::new(testkit::channel::ChannelPool::around(pool))
-    };
+        return Arc::new(PunctualPool::new(Arc::new(testkit::channel::ChannelPool::around(pool))));
+    }
     Arc::new(PunctualPool::new(pool))
+}
+
+/// Of one of `pools` pools of this process: its number, its directory, and the instance that it belongs to.
+pub fn pool_config(
+    config: &Config,
+    (id, dir, instance): (PoolId, PathBuf, [u8; 16]),
+    pools: u32,
+    random: Arc<dyn Random>,
+) -> pool::Config {
+    let open_files_max = config.pools.open_files_max.map(|files| files as usize);
+    pool::Config {
+        id,
+        dir,
+        instance,
+        reserve_bytes: config.pools.reserve_mib << 20,
+        reserve_files: config.pools.reserve_files,
+        open_files_max: open_files_max.unwrap_or_else(|| open_files_share(pools)),
+        queue_len_max: config.pools.queue_len_max as usize,
+        threads: config.pools.threads as usize,
+        io: config.pools.io,
+        contention: config.pools.contention(),
+        journal: config.pools.journal.clone(),
+        gather: config.pools.gather,
+        digests: config.pools.digest_kinds().collect(),
+        random,
+    }
 }
 
 /// The namespace of a data directory, unless it is not the one of which something was `noted` there and in the pools. From
@@ -130,6 +148,10 @@ pub fn open_database(
 }
 
 impl Services {
+    pub fn checked_pools(&self) -> CheckedPools {
+        CheckedPools { own: self.local_pools.clone(), elsewhere: self.elsewhere.clone() }
+    }
+
     /// Everything that was answered is on disk already; this writes what may be lazy.
     pub async fn close(&self) {
         let on_pools = async |close: fn(&LocalPool)| {

@@ -24,6 +24,20 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that goes on while the host sleeps, for promises to other hosts.
+pub struct SleeplessClock;
+
+impl Clock for SleeplessClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+
+    fn monotonic(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Duration::try_from(time).unwrap_or_default()
+    }
+}
+
 /// `getrandom(2)`.
 pub struct SystemRandom;
 

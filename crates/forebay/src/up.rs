@@ -1,5 +1,6 @@
 //! `forebay up`: a head and its pools in one process, wired in reading order.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,13 +13,15 @@ use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Sec
 use files::{Files, FilesServices};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::timeout_at;
 use types::{Clock, DateTime};
 
 use crate::access_log::AccessLogWriter;
 use crate::banner::Banner;
 use crate::cli::UpArguments;
+use crate::cluster::book::Book;
+use crate::cluster::{ClusterHead, command};
 use crate::config::{Config, Form, Level};
 use crate::data_dir::DataDir;
 use crate::keys::{FormerTerms, Keys};
@@ -27,9 +30,10 @@ use crate::pool_map::PoolMap;
 use crate::pools::scrub;
 use crate::services::{Services, open_services};
 use crate::system::{SystemClock, SystemRandom};
-use crate::{control, reaper, stderr};
+use crate::{control, output, reaper, stderr};
 use outside::{Outside, Running};
-use overview::{Measures, Overview};
+pub use overview::Measures;
+use overview::Overview;
 
 pub mod http;
 mod notify;
@@ -38,12 +42,14 @@ mod outside;
 mod overview;
 mod reload;
 mod responder;
-mod security;
+pub mod security;
 mod supervision;
 mod writers;
 
 /// Connections that the system has ready before they are accepted; its own bound (`net.core.somaxconn`) may be lower.
 const BACKLOG: u32 = 4096;
+/// The token of the banner is valid for so long.
+const FIRST_TOKEN: Duration = Duration::from_secs(24 * 3_600);
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
 /// The access log is waited for at least so long, also if all else took the whole time.
@@ -52,7 +58,7 @@ const LAST_LINES: Duration = Duration::from_millis(200);
 pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     let config = Config::assemble(arguments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let log = admin::log::start(level(config.log.level), log_lines(&config), Arc::clone(&clock));
+    let log = start_log(&config, &clock);
     let data = DataDir::open(&config.data, config.pools.count, &SystemRandom)?;
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -88,6 +94,7 @@ async fn serve(
     // Ports before anything is touched: a port in use is the commonest mistake.
     let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
     let pool_listeners = listen_for_pools(config, data.pools).await?;
+    let cluster_listener = listen_for_pool_hosts(arguments, config, data).await?;
     let http_ports = http::Ports::take(config, data.pools, outside.access_log()).await?;
     let tls = http_ports.as_ref().and_then(http::Ports::tls);
 
@@ -96,6 +103,8 @@ async fn serve(
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
     let map = manage_pools(data, &services, &pool_listeners)?;
+    let opened = cluster_listener.as_ref().map(|at| open_cluster((config, data), &services, &keys, at));
+    let cluster = opened.transpose()?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
     let door = start_head_door(config, data, (&services, &security, &keys), &files, &measures).await?;
@@ -106,6 +115,9 @@ async fn serve(
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&keys).run(stop.clone()));
     let parts = (&services, &security, &*keys, &*door);
+    if let (Some(cluster), Some(listener)) = (&cluster, cluster_listener) {
+        tasks.spawn(cluster::serve(listener, cluster.tls()?, Arc::clone(cluster) as _, stop.clone()));
+    }
     let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
@@ -124,12 +136,13 @@ async fn serve(
     let doors = (Arc::clone(&door), pool_doors);
     let http = web.as_ref().map(http::Shown::report);
     let parts = (naming, Arc::clone(&files), http);
-    let known = (Arc::clone(&map), Arc::clone(&keys));
+    let known = (Arc::clone(&map), Arc::clone(&keys), cluster.clone());
     let responder = responder::Responder::new(data, &services, doors, parts, known);
     tasks.spawn(Arc::clone(&responder).sample(stop.clone()));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, Arc::clone(&responder) as _));
 
-    let banner = banner(&head, head_address, web).await;
+    let banner =
+        Banner { cluster: cluster_line(cluster.as_ref()).await, ..banner(&head, head_address, web).await };
     announce(&banner.text(), "ready", config);
 
     let (namespace, listeners) = (Arc::clone(&services.namespace), listeners(&banner, &*manager));
@@ -152,8 +165,58 @@ async fn banner<'a>(head: &Head<'a>, address: SocketAddr, web: Option<http::Show
         squashes_root: config.squashes_root(),
         sync: services.namespace.sync(),
         missing_directory: writers::missing_directory(&services.namespace, config).await,
+        cluster: None,
         web,
     }
+}
+
+/// The port for pool hosts, if there is a cluster or is to be one.
+async fn listen_for_pool_hosts(
+    arguments: &UpArguments,
+    config: &Config,
+    data: &DataDir,
+) -> Result<Option<TcpListener>> {
+    // Also where it is to become one: before own pools take numbers of hosts.
+    if Book::open(data)?.is_none() && !arguments.cluster {
+        return Ok(None);
+    }
+    let address = SocketAddr::new(config.listen, config.cluster.port);
+    listen(address, "cluster.port in a file, --config").await.map(Some)
+}
+
+fn open_cluster(
+    (config, data): (&Config, &DataDir),
+    services: &Services,
+    keys: &Arc<Keys>,
+    listener: &TcpListener,
+) -> Result<Arc<ClusterHead>> {
+    let known = (Arc::clone(keys), Arc::clone(&services.pools));
+    let place = (config, data, listener.local_addr()?.port());
+    tokio::task::block_in_place(|| ClusterHead::open(place, Arc::clone(&services.clock), known))
+}
+
+/// How hosts join, as long as none has.
+async fn cluster_line(cluster: Option<&Arc<ClusterHead>>) -> Option<String> {
+    let cluster = Arc::clone(cluster?);
+    let port = cluster.port();
+    let hosts = cluster.report().pools.len();
+    if hosts > 0 {
+        return Some(format!(
+            "port {port}; {} of other hosts",
+            output::counted(hosts as u64, "pool", "pools")
+        ));
+    }
+    // A token is a password: not for a journal.
+    if !std::io::stdout().is_terminal() {
+        return Some(format!("port {port}; add a host by what this prints: forebay cluster token"));
+    }
+    let made = tokio::task::spawn_blocking(move || cluster.make_token(FIRST_TOKEN)).await.ok()?;
+    Some(match made {
+        Ok(report) => {
+            format!("port {port}; add a host: {} (valid for 24 h)", command::join_command(&report.token))
+        }
+        Err(error) => format!("port {port}; cannot make a token: {error:#}"),
+    })
 }
 
 /// Listeners of all doors, by names for people.
@@ -166,6 +229,10 @@ fn listeners(banner: &Banner<'_>, manager: &dyn PoolManager) -> Vec<(String, Soc
         listeners.extend(face.map(|address| (format!("HTTP listener of {}", pool.id), address)));
     }
     listeners
+}
+
+pub fn start_log(config: &Config, clock: &Arc<dyn Clock>) -> LogControl {
+    admin::log::start(level(config.log.level), log_lines(config), Arc::clone(clock))
 }
 
 fn log_lines(config: &Config) -> Lines {
@@ -390,7 +457,12 @@ fn start_pool_door(
     PoolDoor::start(pool, key, clock, random, measures.clone(), config)
 }
 
-async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
+/// See [`Outside::watch_start`].
+pub fn watch_start() -> Result<AbortHandle> {
+    Outside::watch_start()
+}
+
+pub async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
     let listening = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -412,7 +484,7 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
 }
 
 /// Connections and replicas are descriptors: as many as the host allows us.
-fn raise_open_files_limit() {
+pub fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -425,7 +497,7 @@ fn raise_open_files_limit() {
 }
 
 /// Tells on standard output what becomes of the server: as text, or in the form of the log if that is JSON.
-fn announce(text: &str, event: &str, config: &Config) {
+pub fn announce(text: &str, event: &str, config: &Config) {
     if config.log.format == Form::Text {
         return print_out(text);
     }

@@ -50,6 +50,27 @@ Examples:
   forebay up --data /srv/forebay --listen 192.0.2.1 --pools 2
   forebay up --config /etc/forebay/forebay.toml";
 
+pub const POOL_UP: &str = "\
+The pool serves clients once its head has answered. It ends at SIGTERM or Ctrl-C, within 5 seconds.
+
+Examples:
+  forebay pool up --data /srv/pool --join TOKEN
+  forebay pool up --data /srv/pool
+  forebay pool up --data /srv/pool --listen 192.0.2.11 --advertise 198.51.100.11";
+
+pub const CLUSTER_TOKEN: &str = "\
+The instance must be running. Run the command as the owner of the data directory.
+
+Examples:
+  forebay cluster token --data /srv/forebay
+  forebay cluster token --hours 2";
+
+pub const CLUSTER_STATUS: &str = "\
+The instance must be running. Run the command as the owner of the data directory.
+
+Examples:
+  forebay cluster status --data /srv/forebay";
+
 pub const STATUS: &str = "\
 The instance must be running. Run the command as the owner of the data directory.
 

@@ -6,8 +6,13 @@ use clap::{Arg, Command, CommandFactory, Parser};
 use super::Cli;
 
 /// Commands that print no facts.
-const WITHOUT_JSON: [&str; 4] =
-    ["forebay up", "forebay user remove", "forebay generate man", "forebay generate completions"];
+const WITHOUT_JSON: [&str; 5] = [
+    "forebay up",
+    "forebay pool up",
+    "forebay user remove",
+    "forebay generate man",
+    "forebay generate completions",
+];
 
 /// Commands that may take longer than two seconds, besides those of `forebay namespace`.
 const LONG: [&str; 5] =
@@ -117,7 +122,8 @@ fn exit_codes_are_documented_and_true() {
 }
 
 /// Commands whose help names no state of an instance.
-const WITHOUT_INSTANCE: [&str; 3] = ["forebay cert ", "forebay config ", "forebay generate "];
+const WITHOUT_INSTANCE: [&str; 4] =
+    ["forebay cert ", "forebay config ", "forebay generate ", "forebay pool up"];
 
 #[test]
 fn help_says_in_which_state_an_instance_must_be() {

@@ -58,6 +58,7 @@ pub const SECTIONS: &[Section] = &[
         keys: nfs::EXPORT,
     },
     Section { name: "pools", repeated: None, keys: instance::POOLS },
+    Section { name: "cluster", repeated: None, keys: instance::CLUSTER },
     Section { name: "keys", repeated: None, keys: instance::TICKET_KEYS },
     Section { name: "namespace", repeated: None, keys: instance::NAMESPACE },
     Section { name: "http", repeated: None, keys: http::HTTP },

@@ -1,6 +1,6 @@
 //! Compares the locations of files in the namespace with the replicas in the pools.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use types::{FileId, FileKind, PoolId};
 
 use super::findings::{Finding, Findings};
+use crate::output;
 use crate::progress::Meter;
 
 const PAGE: usize = 1024;
@@ -164,19 +165,28 @@ fn name_of(kind: FileKind) -> &'static str {
     }
 }
 
+/// Pools of a check.
+#[derive(Clone, Default)]
+pub struct CheckedPools {
+    pub own: Vec<Arc<LocalPool>>,
+    /// Those of other hosts: they are known, and their replicas are not looked at.
+    pub elsewhere: BTreeSet<PoolId>,
+}
+
 type Replicas = HashMap<PoolId, HashMap<FileId, ReplicaFacts>>;
 
 /// Ends with an error soon after `meter` was stopped.
 pub async fn compare(
     namespace: &Arc<SqlNamespace>,
-    pools: &[Arc<LocalPool>],
+    checked: &CheckedPools,
     meter: &Arc<Meter>,
     findings: &mut dyn Findings,
 ) -> Result<Compared> {
     check_namespace(namespace, meter, findings).await?;
     let mut compared = Compared::default();
+    let pools = &*checked.own;
     let replicas = collect_replicas(pools, &mut compared, meter, findings).await?;
-    let known = compare_files(namespace, pools, &replicas, &mut compared, meter, findings).await?;
+    let known = compare_files(namespace, checked, &replicas, &mut compared, meter, findings).await?;
     for pool in pools {
         let of_pool = replicas.get(&pool.id()).into_iter().flat_map(HashMap::values);
         let mut strays: Vec<_> =
@@ -228,7 +238,7 @@ async fn check_namespace(
 /// The places of all files.
 async fn compare_files(
     namespace: &Arc<SqlNamespace>,
-    pools: &[Arc<LocalPool>],
+    checked: &CheckedPools,
     replicas: &Replicas,
     compared: &mut Compared,
     meter: &Arc<Meter>,
@@ -237,7 +247,7 @@ async fn compare_files(
     // Without an answer the remaining time is not known.
     let counted = namespace.counted(Account::tree(FileId::ROOT)).await.ok();
     meter.begin_items("comparing files", counted.and_then(|counted| counted.files.try_into().ok()));
-    let mut known = HashSet::new();
+    let (mut known, mut unseen) = (HashSet::new(), 0_u64);
     let mut after = FileId(0);
     loop {
         let files = namespace.files(after, PAGE).await?;
@@ -248,8 +258,9 @@ async fn compare_files(
             compared.files += 1;
             meter.add(1);
             known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
-            for problem in look_at_file(entry, replicas) {
-                let finding = match is_settled(namespace, pools, &problem).await {
+            unseen += u64::from(entry.locality.pools().any(|pool| checked.elsewhere.contains(&pool)));
+            for problem in look_at_file(entry, replicas, &checked.elsewhere) {
+                let finding = match is_settled(namespace, &checked.own, &problem).await {
                     Ok(true) => continue,
                     Ok(false) => Finding::OfPool(problem),
                     Err(error) => Finding::Unreadable(
@@ -261,7 +272,16 @@ async fn compare_files(
             }
         }
     }
+    if unseen > 0 {
+        let files = counted_files(unseen);
+        let remark = format!("{files} on pools of other hosts, whose replicas are not compared");
+        findings.take(Finding::Remark(remark, None)).await?;
+    }
     Ok(known)
+}
+
+fn counted_files(count: u64) -> String {
+    output::counted(count, "file lies", "files lie")
 }
 
 fn require_wanted(meter: &Meter) -> Result<()> {
@@ -272,7 +292,7 @@ fn stopped() -> anyhow::Error {
     anyhow!("the check was stopped")
 }
 
-fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> {
+fn look_at_file(entry: &FileLocations, replicas: &Replicas, unseen: &BTreeSet<PoolId>) -> Vec<PoolProblem> {
     let (file, size) = (entry.attributes.file, entry.attributes.size);
     let birth = Birth::of(entry.attributes.birth);
     let facts = |pool: &PoolId| replicas.get(pool).and_then(|of_pool| of_pool.get(&file));
@@ -280,7 +300,8 @@ fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> 
         |pool: PoolId| facts(&pool).is_some_and(|facts| facts.size >= size && facts.birth.agrees_with(birth));
     let elsewhere = entry.locality.good_pools().any(is_whole);
     let mut problems = Vec::new();
-    for ReplicaRef { pool, state, .. } in entry.locality.replicas().iter().copied() {
+    let seen = entry.locality.replicas().iter().filter(|replica| !unseen.contains(&replica.pool));
+    for ReplicaRef { pool, state, .. } in seen.copied() {
         if facts(&pool).is_some_and(|facts| !facts.birth.agrees_with(birth)) {
             problems.push(PoolProblem::OtherBirth { file, pool });
             continue;
@@ -477,8 +498,9 @@ mod tests {
     fn only_a_good_replica_has_to_be_whole() {
         use ReplicaState::{Broken, Filling, Good, Missing, Stale};
         let whole = Some(SIZE);
-        let found =
-            |states: &[ReplicaState], sizes: &[Option<u64>]| look_at_file(&entry(states), &pools(sizes));
+        let found = |states: &[ReplicaState], sizes: &[Option<u64>]| {
+            look_at_file(&entry(states), &pools(sizes), &BTreeSet::new())
+        };
         assert_eq!(
             found(&[Good, Filling, Stale, Broken, Missing], &[whole, Some(1), Some(7), None, None]),
             []
@@ -492,13 +514,26 @@ mod tests {
     #[test]
     fn a_file_that_no_good_replica_has_is_told() {
         let (file, size) = (FILE, SIZE);
-        let stale = look_at_file(&entry(&[ReplicaState::Stale]), &pools(&[Some(SIZE)]));
+        let stale = look_at_file(&entry(&[ReplicaState::Stale]), &pools(&[Some(SIZE)]), &BTreeSet::new());
         assert_eq!(stale, [PoolProblem::NoneGood { file, size }]);
         assert_eq!(
             stale[0].to_string(),
             "file 0000000000000005 has 100 bytes, and none of its replicas is good"
         );
-        assert_eq!(look_at_file(&entry(&[]), &pools(&[])), [PoolProblem::NoPlace { file, size }]);
+        assert_eq!(
+            look_at_file(&entry(&[]), &pools(&[]), &BTreeSet::new()),
+            [PoolProblem::NoPlace { file, size }]
+        );
+    }
+
+    /// A repair would cut the file to nothing.
+    #[test]
+    fn a_file_on_a_pool_of_another_host_is_not_lost() {
+        let elsewhere = BTreeSet::from([PoolId(0)]);
+        assert_eq!(look_at_file(&entry(&[ReplicaState::Good]), &pools(&[]), &elsewhere), []);
+        let (file, pool, size) = (FILE, PoolId(0), SIZE);
+        let unknown = look_at_file(&entry(&[ReplicaState::Good]), &pools(&[]), &BTreeSet::new());
+        assert_eq!(unknown, [PoolProblem::NoSuchPool { file, pool, size, elsewhere: false }]);
     }
 
     /// Each interrupted `forebay fsck` left a thread in the server that read the pools to their ends.

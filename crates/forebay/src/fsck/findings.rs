@@ -8,11 +8,10 @@ use anyhow::Result;
 use api::Paths;
 use async_trait::async_trait;
 use namespace::{Problem, SqlNamespace};
-use pool::LocalPool;
 use types::display::is_odd;
 use types::{FileId, Name};
 
-use super::compare::{Compared, PoolProblem, compare};
+use super::compare::{CheckedPools, Compared, PoolProblem, compare};
 use super::paths::PathFinder;
 use crate::control::Items;
 use crate::progress::Meter;
@@ -94,7 +93,7 @@ impl Collector {
     pub async fn check(
         mut self,
         namespace: &Arc<SqlNamespace>,
-        pools: &[Arc<LocalPool>],
+        pools: &CheckedPools,
         meter: &Arc<Meter>,
     ) -> Result<FsckReport> {
         let Compared { files, replicas } = compare(namespace, pools, meter, &mut self).await?;

@@ -49,7 +49,7 @@ pub fn run(arguments: &FsckArguments, config: &Config, list: Option<&mut List>) 
         let services = runtime.block_on(super::open(&data, config))?;
         let mut found = OfPools(Vec::new());
         runtime.block_on(async {
-            let compared = compare(&services.namespace, &services.local_pools, &meter, &mut found).await;
+            let compared = compare(&services.namespace, &services.checked_pools(), &meter, &mut found).await;
             services.namespace.close().await;
             compared
         })?;

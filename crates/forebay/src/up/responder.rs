@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use types::{Clock, PoolId};
 
 use super::Services;
+use crate::cluster::ClusterHead;
 use crate::control::{Items, Request};
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
@@ -52,6 +53,7 @@ pub struct Responder {
     http: Option<HttpReport>,
     pool_map: Arc<PoolMap>,
     keys: Arc<Keys>,
+    cluster: Option<Arc<ClusterHead>>,
     /// Held for a check, also while one that was stopped ends: each takes a thread and reads everything. Guards nothing else.
     checking: Arc<tokio::sync::Mutex<()>>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
@@ -66,7 +68,7 @@ impl Responder {
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
         (naming, files, http): (Arc<Naming>, Arc<Files>, Option<HttpReport>),
-        (pool_map, keys): (Arc<PoolMap>, Arc<Keys>),
+        (pool_map, keys, cluster): (Arc<PoolMap>, Arc<Keys>, Option<Arc<ClusterHead>>),
     ) -> Arc<Responder> {
         Arc::new(Responder {
             data: data.path().to_owned(),
@@ -81,6 +83,7 @@ impl Responder {
             http,
             pool_map,
             keys,
+            cluster,
             checking: Arc::default(),
             drained: tokio::sync::Mutex::new(data.drained_pools()),
             samples: Mutex::default(),
@@ -173,8 +176,10 @@ impl Responder {
     /// A disabled pool too: its files are still there.
     async fn check(&self, meter: &Arc<Meter>, list: Option<Items>) -> Result<FsckReport> {
         let listed = self.pool_map.list().ids();
-        let pools = self.local_pools.iter().filter(|pool| listed.contains(&pool.id()));
-        let (pools, namespace): (Vec<_>, _) = (pools.cloned().collect(), Arc::clone(&self.namespace));
+        let is_own = |id: &PoolId| self.local_pools.iter().any(|pool| pool.id() == *id);
+        let elsewhere = listed.iter().copied().filter(|id| !is_own(id)).collect();
+        let own = self.local_pools.iter().filter(|pool| listed.contains(&pool.id())).cloned().collect();
+        let (pools, namespace) = (fsck::CheckedPools { own, elsewhere }, Arc::clone(&self.namespace));
         meter.begin("waiting for the check that runs");
         let turn = Arc::clone(&self.checking).lock_owned().await;
         let meter = Arc::clone(meter);
@@ -184,6 +189,10 @@ impl Responder {
             fsck::check(&namespace, &pools, &meter, list).await
         });
         check.await?
+    }
+
+    fn cluster(&self) -> Result<&Arc<ClusterHead>> {
+        self.cluster.as_ref().context("this is no cluster (restart the server: forebay up --cluster)")
     }
 
     fn refused(&self) -> Option<String> {
@@ -299,6 +308,12 @@ impl crate::control::Responder for Responder {
                 let keys = Arc::clone(&self.keys);
                 serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?
             }
+            Request::ClusterToken(hours) => {
+                let (cluster, valid) =
+                    (Arc::clone(self.cluster()?), Duration::from_secs(u64::from(hours) * 3_600));
+                serde_json::to_value(tokio::task::spawn_blocking(move || cluster.make_token(valid)).await??)?
+            }
+            Request::ClusterStatus => serde_json::to_value(self.cluster()?.report())?,
             Request::Fsck(question) => {
                 let list = question.list.then_some(items);
                 serde_json::to_value(self.check(meter, list).await?)?

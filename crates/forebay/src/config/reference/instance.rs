@@ -202,6 +202,30 @@ pub const NAMESPACE: &[Key] = &[
     ),
 ];
 
+pub const CLUSTER: &[Key] = &[
+    key(
+        "cluster.port",
+        "7413",
+        "port",
+        "Port on which the head waits for pool hosts, if the data directory is a cluster (`forebay up --cluster`).",
+    ),
+    key(
+        "cluster.address",
+        "\"\"",
+        "string",
+        "Name or address at which pool hosts reach the head, for tokens; with a port if it is not cluster.port. Empty: the key \
+         listen, or the address of the default route if that is 0.0.0.0.",
+    ),
+    number(
+        "cluster.lease_s",
+        "10",
+        "seconds",
+        (2, 30),
+        "Time after which a pool that does not reach the head takes no writes of clients. After three tenths of it a silent \
+         pool gets no new files and no clients.",
+    ),
+];
+
 pub const LOG: &[Key] = &[
     choice(
         "log.level",

@@ -1,0 +1,255 @@
+//! `forebay pool up`: a pool on a host of its own, which joins a head.
+
+mod dir;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use api::Pool;
+use cluster::trust::{Fingerprint, MemberKey, Token, client_config};
+use cluster::{Admission, HeldLease, LeasedPool, MemberConfig, PoolMember, Process};
+use door_nfs::{Export, Flight, PoolDoor, PoolDoorConfig, Security, ServedHosts, Squash};
+use files::PunctualPool;
+use pool::LocalPool;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use types::display::Size;
+use types::hex::Hex;
+use types::{Clock, Random};
+
+use crate::cli::PoolUpArguments;
+use crate::config::Config;
+use crate::services::pool_config;
+use crate::system::{SleeplessClock, SystemClock, SystemRandom};
+use crate::up::{self, Measures, announce, listen, start_log};
+use dir::{Member, PoolHostDir};
+
+/// Stopping takes at most this long, whatever clients and disks do.
+const STOP: Duration = Duration::from_secs(4);
+
+pub fn run(arguments: &PoolUpArguments) -> Result<ExitCode> {
+    let config = Config::assemble_pool(arguments)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    start_log(&config, &clock);
+    let token = arguments.join.as_deref().map(str::parse::<Token>).transpose().context("--join")?;
+    let advertise = arguments.advertise.as_deref().map(checked_address).transpose()?;
+    let dir = PoolHostDir::open(&config.data)?;
+    up::raise_open_files_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(&config, &dir, token, advertise, clock));
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Clients take addresses and no names.
+fn checked_address(text: &str) -> Result<String> {
+    let ip = text.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
+    if !ip.is_ok_and(|ip| !ip.is_unspecified()) {
+        bail!("--advertise {text:?} is no IP address of a host (give 192.0.2.1, or 192.0.2.1:20491)");
+    }
+    Ok(text.to_owned())
+}
+
+async fn serve(
+    config: &Config,
+    dir: &PoolHostDir,
+    token: Option<Token>,
+    advertise: Option<String>,
+    clock: Arc<dyn Clock>,
+) -> Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let starting = async {
+        // The port before anything is touched: a port in use is the commonest mistake.
+        let listener = listen(SocketAddr::new(config.listen, config.pools.port), "--pool-port").await?;
+        let member = join(dir, token, &host_name()).await?;
+        Ok::<_, anyhow::Error>((listener, member))
+    };
+    let (listener, member) = tokio::select! {
+        started = starting => started?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    // Opening a pool blocks, for minutes where its index is rebuilt.
+    let start = up::watch_start()?;
+    let mut host = PoolHost::start(config, dir, member, &listener, advertise, clock)?;
+    start.abort();
+    let (stop_sender, stop) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&host.member).run(stop.clone()));
+    if let Some(keytab) = host.keytab.take() {
+        tasks.spawn(up::security::watch_keytab(keytab, Arc::clone(&host.security), stop.clone()));
+    }
+    let ended = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    tokio::pin!(ended);
+    tokio::select! {
+        admission = host.admitted() => {
+            let admission = admission.context("the connection to the head has ended")?;
+            announce(&host.banner(&listener)?, "ready", config);
+            let door = host.door(config, admission);
+            tasks.spawn(door.serve(listener, stop.clone()));
+            ended.await;
+        }
+        () = &mut ended => {}
+    }
+    announce("Forebay stops: finishing what is under way\n", "stopping", config);
+    stop_sender.send_replace(true);
+    host.stop(tasks).await;
+    Ok(())
+}
+
+/// A host that has joined keeps its place; a token tells it of another address of its head.
+async fn join(dir: &PoolHostDir, token: Option<Token>, host: &str) -> Result<Member> {
+    match (dir.member()?, token) {
+        (Some(member), None) => Ok(member),
+        (Some(mut member), Some(token)) => {
+            if Fingerprint::of_pem(&member.authority)? != token.authority {
+                bail!(
+                    "{} belongs to another cluster: choose another directory with --data",
+                    dir.path().display()
+                );
+            }
+            dir.record_heads(&mut member, &token.addresses)?;
+            Ok(member)
+        }
+        (None, None) => bail!(
+            "{} has not joined a cluster: give a token with --join (`forebay cluster token` on the head prints one); if it has, \
+             is its disk mounted?",
+            dir.path().display()
+        ),
+        (None, Some(token)) => {
+            let key: MemberKey = dir.key_to_join()?;
+            let membership = cluster::join(&token, &key, host).await.context("cannot join")?;
+            dir.record(&membership, &token)?;
+            dir.member()?.with_context(|| anyhow!("cannot read what was written to {}", dir.path().display()))
+        }
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+struct PoolHost {
+    instance: [u8; 16],
+    heads: Vec<String>,
+    local: Arc<LocalPool>,
+    /// As clients see it: with a look at the lease.
+    leased: Arc<dyn Pool>,
+    member: Arc<PoolMember>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    /// A client has the same right at head and pools.
+    security: Arc<Security>,
+    keytab: Option<up::security::Watched>,
+}
+
+impl PoolHost {
+    fn start(
+        config: &Config,
+        dir: &PoolHostDir,
+        member: Member,
+        listener: &TcpListener,
+        address: Option<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<PoolHost> {
+        dir.require_pool(&member)?;
+        let random: Arc<dyn Random> = Arc::new(SystemRandom);
+        let local = LocalPool::open(pool_config(
+            config,
+            (member.pool, dir.pool(), member.cluster),
+            1,
+            Arc::clone(&random),
+        ))?;
+        let now_s = u64::try_from(clock.now().seconds).unwrap_or(0);
+        let process = Process { starts: dir.record_start(&member, now_s)?, draw: random.u64() };
+        let lease = Arc::new(HeldLease::default());
+        let lease_clock: Arc<dyn Clock> = Arc::new(SleeplessClock);
+        let pool: Arc<dyn Pool> = Arc::new(PunctualPool::new(Arc::clone(&local) as _));
+        let leased = LeasedPool::new(Arc::clone(&pool), Arc::clone(&lease), Arc::clone(&lease_clock));
+        let membership = MemberConfig {
+            cluster: member.cluster,
+            addresses: member.heads.clone(),
+            tls: client_config(&member.key, &member.certificate, &member.authority)?,
+            process,
+            host: host_name(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            address: address
+                .or_else(|| Some(config.listen).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string())),
+            nfs_port: listener.local_addr()?.port(),
+        };
+        let (security, keytab) = up::security::start(config, &clock, &random)?;
+        Ok(PoolHost {
+            instance: member.cluster,
+            heads: member.heads,
+            local,
+            leased: Arc::new(leased),
+            member: PoolMember::new(membership, pool, lease, lease_clock),
+            clock,
+            random,
+            security,
+            keytab,
+        })
+    }
+
+    /// Waits for the head, and says so if it takes long.
+    async fn admitted(&self) -> Option<Admission> {
+        self.member.admitted().await
+    }
+
+    fn door(&self, config: &Config, admission: Admission) -> Arc<PoolDoor> {
+        // The ticket is the authority; which hosts the head serves is not known here.
+        let everybody = [Export::of_everything(Squash::All)];
+        let door = PoolDoorConfig {
+            instance: self.instance,
+            lease: admission.nfs_lease,
+            clients_max: config.nfs.clients_max as usize,
+            connections_max: config.nfs.connections_max as usize,
+            flight: Flight::new(u64::from(config.nfs.flight_mib) << 20),
+            slots_max: config.nfs.slots_max,
+            security: Arc::clone(&self.security),
+            hosts: ServedHosts::of(&everybody),
+        };
+        let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
+        let measures = Measures::new(Arc::clone(&clock));
+        PoolDoor::start(Arc::clone(&self.leased), admission.key, clock, random, measures, door)
+    }
+
+    fn banner(&self, listener: &TcpListener) -> Result<String> {
+        let status = self.leased.status();
+        let head = self.member.standing().head.unwrap_or_else(|| self.heads.join(", "));
+        let cluster = Hex(&self.instance).to_string();
+        let mut out = format!("Forebay {}\n", env!("CARGO_PKG_VERSION"));
+        out += &format!("  pool     {} of cluster {}\n", status.id, &cluster[..8]);
+        out += &format!("  head     {head}\n");
+        out += &format!("  NFS      {} (data, for clients of the head)\n", listener.local_addr()?);
+        out += &format!("  disk     {}, {} free\n", self.local.dir().display(), Size(status.free_bytes));
+        out += &format!("  stop     Ctrl-C, or: kill {}\n", std::process::id());
+        Ok(out)
+    }
+
+    async fn stop(self, mut tasks: JoinSet<()>) {
+        let local = Arc::clone(&self.local);
+        let stopped = tokio::time::timeout(STOP, async {
+            while tasks.join_next().await.is_some() {}
+            // It joins threads: a blocking matter.
+            let _ = tokio::task::spawn_blocking(move || {
+                local.end_work();
+                local.close();
+            })
+            .await;
+        });
+        if stopped.await.is_err() {
+            tracing::warn!("stopped while work was in progress; no acknowledged change is lost");
+        }
+    }
+}
