@@ -3,7 +3,7 @@ import os, subprocess, threading
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
-from . import kerberos
+from . import cluster, kerberos
 from .disks import KEEP, Disk
 from .guests import case_names
 from .server import FAULT, HEAD, NFS_PORT
@@ -31,6 +31,7 @@ class Group:
     user: Optional[int] = None
     port: int = NFS_PORT
     hooks: dict = field(default_factory=dict)
+    hosts: tuple = ()                # commands of servers on further hosts, which the job starts
     env: dict = field(default_factory=dict)      # more for the job; {scratch} in it and in config is the group's directory
     only: tuple = ()                 # of the job's cases; all when empty
     without: tuple = ()              # cases of the job that say nothing here
@@ -76,18 +77,28 @@ def every_pool_holds_data(run):
     return None
 
 
-def small_disk(server):
-    """The data directory on a 160 MiB ext4 of its own (a loop device)."""
-    image = os.path.join(server.scratch, "disk.img")
-    os.makedirs(server.data, exist_ok=True)
-    subprocess.run(["truncate", "-s", "160M", image], check=True)
+def ext4_at(directory, image, mib):
+    """An ext4 of its own (a loop device). Returns how it is undone."""
+    os.makedirs(directory, exist_ok=True)
+    subprocess.run(["truncate", "-s", "%dM" % mib, image], check=True)
     subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, server.data], check=True)
-    os.rmdir(os.path.join(server.data, "lost+found"))
+    subprocess.run(["mount", "-o", "loop", image, directory], check=True)
+    os.rmdir(os.path.join(directory, "lost+found"))
 
     def undo():
-        subprocess.run(["umount", "-l", server.data])
+        subprocess.run(["umount", "-l", directory])
     return undo
+
+
+def small_disk(server):
+    """The data directory on a small disk."""
+    return ext4_at(server.data, os.path.join(server.scratch, "disk.img"), 160)
+
+
+def small_disk_of_a_host(server):
+    """HTTP at the head, and the last host's pool on a small disk."""
+    certificate_and_login(server)
+    return ext4_at(os.path.join(server.scratch, "pool-%d" % cluster.HOSTS[-1]), os.path.join(server.scratch, "disk.img"), 192)
 
 
 CUT = "touch {scratch}/cut; while [ -e {scratch}/cut ]; do sleep 0.1; done"
@@ -226,6 +237,10 @@ GROUPS = [
                  "recalls": "curl -s http://127.0.0.1:8080/metrics |"
                             " sed -n 's/^forebay_nfs_recalls_total{{kind=\"'$1'\",outcome=\"sent\"}} //p'"},
           config="[http]\nenabled = true\n"),
+    Group("cluster", "pools on other hosts, which are killed, stopped, cut off and filled", "cluster", forebay_only=True, about_s=220,
+          server_args=("--no-root-squash", "--cluster"), hosts=tuple(map(cluster.host_command, cluster.HOSTS)), hooks=cluster.HOOKS,
+          prepare=small_disk_of_a_host, config=HTTP, env=HTTP_ENV, allowed_log=cluster.ALLOWED + cluster.ALLOWED_UNDER_CLIENTS,
+          checks=(("the_hosts_logged_no_warning_or_error", cluster.logs_are_clean),)),
     Group("full_disk", "a disk that fills up", "full_disk", prepare=small_disk,
           allowed_log=("a client could not use a pool",)),
     Group("http_and_nfs", "a kernel client and curl at the same files at once", "http_and_nfs", pools=2, forebay_only=True,

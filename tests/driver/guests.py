@@ -65,6 +65,8 @@ def command(group, server, cases, scratch, out):
     env.update({n: v.replace("{scratch}", scratch) for n, v in group.env.items()})
     for name, value in env.items():
         argv += ["--env", "%s=%s" % (name, value)]
+    for host in group.hosts:
+        argv += ["--host", host.format(data=server.data, scratch=scratch, forebay=getattr(server, "binary", "false"))]
     for name, text in hooks.items():
         argv += ["--hook", "%s=%s" % (name, text)]
     for module in group.modules:

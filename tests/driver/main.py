@@ -2,7 +2,7 @@
 import argparse, os, shutil, subprocess, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from . import commands, documents, failing_disks, hostile_crowds, http_clients, http_grid, http_hostile, http_python, loopback, power_cuts
+from . import cluster, commands, documents, failing_disks, hostile_crowds, http_clients, http_grid, http_hostile, http_python, loopback, power_cuts
 from .groups import GROUPS
 from .guests import TESTS, run_group
 from .report import Report
@@ -12,7 +12,8 @@ from .server import FORCED, SERVERS, force
 LOOPBACK = [("command_line", commands, False), ("http_clients", http_clients, True),
             ("http_hostile", http_hostile, True), ("http_python", http_python, True),
             ("http_grid", http_grid, True), ("power_cuts", power_cuts, True),
-            ("failing_disks", failing_disks, True), ("hostile_crowds", hostile_crowds, True), ("documents", documents, False)]
+            ("failing_disks", failing_disks, True), ("hostile_crowds", hostile_crowds, True), ("documents", documents, False),
+            ("cluster_joins", cluster, True)]
 ALONE = ("command_line", "http_hostile")      # of these: they assert how soon something ends
 
 

@@ -8,9 +8,9 @@
 mod acl;
 mod attributes;
 mod bounds;
-#[cfg(feature = "channel")]
 mod channel;
 mod cli;
+mod cluster;
 mod copy;
 mod courtesy;
 mod create_directory;

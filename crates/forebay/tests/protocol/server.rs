@@ -74,9 +74,19 @@ impl Instance {
 
     /// Starts, and waits for the banner.
     pub fn up(&self) -> Server {
-        let log = self.dir.path().join("log");
+        Server::started(self.up_command(), self.dir.path().join("log"))
+    }
+
+    /// Another command on this data directory, finished.
+    pub fn run(&self, command: &[&str]) -> Output {
+        Command::new(FOREBAY).args(command).arg("--data").arg(self.data()).output().expect("run forebay")
+    }
+}
+
+impl Server {
+    /// Starts, and waits for the banner.
+    pub fn started(mut command: Command, log: PathBuf) -> Server {
         let stderr = File::options().create(true).append(true).open(&log).expect("open the log");
-        let mut command = self.up_command();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("start forebay");
         let stdout = child.stdout.take().expect("stdout is piped");
         let (sender, lines) = mpsc::channel();
@@ -91,11 +101,6 @@ impl Instance {
         server.read_banner();
         server
     }
-
-    /// Another command on this data directory, finished.
-    pub fn run(&self, command: &[&str]) -> Output {
-        Command::new(FOREBAY).args(command).arg("--data").arg(self.data()).output().expect("run forebay")
-    }
 }
 
 /// Below the range from which the kernel takes the ports of connections, so that none of these takes a server's.
@@ -104,7 +109,7 @@ const ROWS: std::ops::Range<u32> = 10_000..32_000;
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// The first of so many neighbouring ports that nobody listens on and no other test was given. One: the kernel chooses.
-fn free_ports(count: u32) -> u16 {
+pub fn free_ports(count: u32) -> u16 {
     if count == 1 {
         return 0;
     }
@@ -153,6 +158,7 @@ impl Server {
             let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
             match (words.next(), words.next()) {
                 (Some("head"), Some(address)) => self.head = address.parse().ok(),
+                (Some("NFS"), Some(address)) => self.pools.extend(address.parse::<SocketAddr>()),
                 (Some(pool), Some(address)) if pool.starts_with("pool-") => {
                     self.pools.push(address.parse().expect("the banner tells the pool's address"));
                 }

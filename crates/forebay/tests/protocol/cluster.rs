@@ -1,0 +1,387 @@
+//! Pools on other hosts: they join, keep their leases, and come back; a head and its pools are processes of their own here.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use nfs4::{FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, StableHow4};
+use tempfile::TempDir;
+use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, when_ready};
+
+use crate::server::{FOREBAY, Instance, Server, Setup, free_ports, status_of};
+
+const WAIT: Duration = Duration::from_secs(30);
+/// Short, so that a silent pool is suspect soon, and long enough for a busy machine.
+const LEASE_S: u32 = 3;
+const DATA: &[u8] = b"bytes on another host";
+
+/// A head with hosts that have joined; its own pool gets no files.
+struct Cluster {
+    head: Instance,
+    server: Option<Server>,
+    hosts: Vec<Host>,
+}
+
+struct Host {
+    dir: TempDir,
+    server: Option<Server>,
+}
+
+impl Host {
+    fn new() -> Host {
+        Host { dir: tempfile::tempdir().unwrap(), server: None }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("pool")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(FOREBAY);
+        command.args(["pool", "up", "--listen", "127.0.0.1", "--pool-port", "0", "--data"]).arg(self.data());
+        command.args(arguments);
+        command
+    }
+
+    fn up(&mut self, arguments: &[&str]) {
+        self.server = Some(Server::started(self.command(arguments), self.dir.path().join("log")));
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("the host runs")
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.server().pid().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    fn kill(&mut self) {
+        self.server.take().expect("the host runs").kill();
+    }
+}
+
+impl Cluster {
+    fn head_of(grace_s: u32) -> Instance {
+        let head = Instance::new(Setup { grace_s, arguments: &["--cluster"], ..Setup::default() });
+        let file = head.path().join("forebay.toml");
+        let port = free_ports(2);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{text}[cluster]\nport = {port}\nlease_s = {LEASE_S}\n")).unwrap();
+        head
+    }
+
+    fn start(hosts: usize) -> Cluster {
+        let head = Cluster::head_of(0);
+        let server = head.up();
+        let mut cluster = Cluster { head, server: Some(server), hosts: Vec::new() };
+        for _ in 0..hosts {
+            let mut host = Host::new();
+            host.up(&["--join", &cluster.token()]);
+            cluster.hosts.push(host);
+        }
+        cluster.wait_for(|standings| standings.iter().all(|standing| standing == "ready"));
+        assert!(cluster.head.run(&["pool", "drain", "pool-0"]).status.success());
+        cluster
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("the head runs")
+    }
+
+    fn json(&self, command: &[&str]) -> serde_json::Value {
+        let output = self.head.run(&[command, &["--json"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn token(&self) -> String {
+        self.json(&["cluster", "token"])["token"].as_str().unwrap().to_owned()
+    }
+
+    /// As `cluster status` has them.
+    fn standings(&self) -> Vec<String> {
+        let report = self.json(&["cluster", "status"]);
+        let pools = report["pools"].as_array().unwrap();
+        pools.iter().map(|pool| pool["standing"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn wait_for(&self, is_so: impl Fn(&[String]) -> bool) {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let standings = self.standings();
+            if is_so(&standings) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{standings:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// At the first host, as it told last.
+    fn wait_for_replicas(&self, count: u64) {
+        let deadline = Instant::now() + WAIT;
+        while self.json(&["status"])["pools"][1]["replicas"] != count {
+            assert!(Instant::now() < deadline, "{}", self.json(&["status"]));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A client with a layout of a new file, whose first bytes it has written at the pool.
+    fn written(&self) -> Written {
+        let mut client = self.server().client("writer");
+        let root = client.root().unwrap();
+        let file = client.create(&root, "file").unwrap();
+        let layout = layout_when_open(&mut client, &file);
+        let mut pool = client.data_server(&layout).unwrap();
+        write(&mut pool, &layout, 0, DATA).unwrap();
+        let end = Some(DATA.len() as u64 - 1);
+        client.layout_commit(&file.handle, layout.stateid, end).unwrap();
+        Written { client, root, file, layout, pool }
+    }
+}
+
+struct Written {
+    client: NfsClient,
+    root: NfsFh4,
+    file: OpenFile,
+    layout: Layout,
+    pool: NfsClient,
+}
+
+fn write(
+    pool: &mut NfsClient,
+    layout: &Layout,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), testkit::nfs_client::ClientError> {
+    let stateid = layout.data_server().stateid;
+    pool.write(layout.ticket(), stateid, offset, StableHow4::FileSync, data).map(drop)
+}
+
+fn read_through_head(client: &mut NfsClient, file: &OpenFile) -> Vec<u8> {
+    let read = when_ready(|| client.read(&file.handle, file.stateid, 0, 1 << 16)).unwrap();
+    read.data.to_vec()
+}
+
+/// Clients are sent to a pool once its host answers.
+fn layout_when_open(client: &mut NfsClient, file: &OpenFile) -> Layout {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let layout = when_ready(|| client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw));
+        match layout {
+            Err(error) if error.status() == Some(NfsStat4::LayoutUnavailable) => {}
+            layout => return layout.unwrap(),
+        }
+        assert!(Instant::now() < deadline, "no client is sent to the pool");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The layout at a pool that is suspect is called back.
+fn return_recalled(client: &mut NfsClient, file: &OpenFile) {
+    let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    let nfs4::LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
+    let returned = FfLayoutReturn4::default();
+    when_ready(|| client.layout_return(&file.handle, recalled.stateid, &returned)).unwrap();
+}
+
+fn error_of(output: &Output) -> String {
+    assert!(!output.status.success(), "it succeeded");
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn a_host_joins_and_clients_write_and_read_there() {
+    let cluster = Cluster::start(1);
+    let Written { mut client, file, layout, mut pool, .. } = cluster.written();
+    assert_eq!(pool.server(), cluster.hosts[0].server().pools[0], "the layout leads to the other process");
+    let stateid = layout.data_server().stateid;
+    assert_eq!(&pool.read(layout.ticket(), stateid, 0, 100).unwrap().data[..], DATA);
+    assert_eq!(client.size(&file.handle).unwrap(), DATA.len() as u64);
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+    client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"BYTES").unwrap();
+    assert_eq!(&pool.read(layout.ticket(), stateid, 0, 5).unwrap().data[..], b"BYTES");
+    cluster.wait_for_replicas(1);
+}
+
+#[test]
+fn a_host_keeps_its_number_when_it_comes_back_and_another_gets_the_next() {
+    let mut cluster = Cluster::start(1);
+    let Written { mut client, file, .. } = cluster.written();
+    let (status, _) = cluster.hosts[0].server.take().unwrap().terminate();
+    assert!(status.success());
+    // It says so, and is not waited for.
+    cluster.wait_for(|standings| standings == ["out"]);
+    cluster.hosts[0].up(&[]);
+    let token = cluster.token();
+    let mut other = Host::new();
+    other.up(&["--join", &token]);
+    assert!(other.server().banner.contains("pool-2 of cluster"), "{}", other.server().banner);
+    cluster.hosts.push(other);
+    cluster.wait_for(|standings| standings == ["ready", "ready"]);
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+}
+
+#[test]
+fn a_token_that_cannot_be_used_is_told_in_a_line() {
+    let (cluster, other) = (Cluster::start(0), Cluster::start(0));
+    let host = Host::new();
+    let refused = |arguments: &[&str]| error_of(&host.command(arguments).output().unwrap());
+    assert!(refused(&[]).contains("has not joined a cluster"), "{}", refused(&[]));
+    let token = cluster.token();
+    let mistyped = token.replacen("fb1.", "fb1.x", 1);
+    for wrong in ["word", &token[..token.len() - 3], &mistyped] {
+        let error = refused(&["--join", wrong]);
+        assert!(error.contains("--join"), "{error}");
+    }
+    let kept = std::fs::read_to_string(cluster.head.data().join("cluster.json")).unwrap();
+    assert!(!kept.contains(token.rsplit('.').next().unwrap()), "a token is kept as a hash only");
+    let mut elsewhere = Host::new();
+    elsewhere.up(&["--join", &other.token()]);
+    let error = error_of(&elsewhere.command(&["--join", &token]).output().unwrap());
+    assert!(error.contains("in use by another forebay process"), "{error}");
+    elsewhere.server.take().unwrap().terminate();
+    let output =
+        Command::new(FOREBAY).args(["up", "--no-http", "--data"]).arg(elsewhere.data()).output().unwrap();
+    assert!(error_of(&output).contains("data directory of a pool host"), "{}", error_of(&output));
+    let mut strange = Command::new(FOREBAY);
+    strange.args(["pool", "up", "--join", &other.token(), "--data"]).arg(cluster.head.data());
+    let error = error_of(&strange.output().unwrap());
+    assert!(error.contains("data directory of a head"), "{error}");
+    let error = error_of(&elsewhere.command(&["--join", &token]).output().unwrap());
+    assert!(error.contains("belongs to another cluster"), "{error}");
+}
+
+#[test]
+fn a_pool_that_is_killed_comes_back_with_what_was_acknowledged() {
+    let mut cluster = Cluster::start(1);
+    let Written { mut client, root, file, .. } = cluster.written();
+    cluster.hosts[0].kill();
+    // Names are served meanwhile, also of files that lie there.
+    let mut reader = cluster.server().client("reader");
+    assert_eq!(reader.size(&file.handle).unwrap(), DATA.len() as u64);
+    client.mkdir(&root, "directory", 0o755).unwrap();
+    return_recalled(&mut client, &file);
+    cluster.hosts[0].up(&[]);
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+    let anew = layout_when_open(&mut client, &file);
+    let mut pool = client.data_server(&anew).unwrap();
+    write(&mut pool, &anew, 0, b"again").unwrap();
+}
+
+/// The client is not asked: it knows the pool still, and the pool answers it.
+#[test]
+fn a_pool_without_a_lease_takes_no_writes_and_still_reads() {
+    let mut cluster = Cluster::start(1);
+    let Written { layout, mut pool, .. } = cluster.written();
+    cluster.server.take().unwrap().kill();
+    std::thread::sleep(Duration::from_secs(u64::from(LEASE_S) + 1));
+    assert_eq!(status_of(write(&mut pool, &layout, 0, b"late")), NfsStat4::Stale);
+    let stateid = layout.data_server().stateid;
+    assert_eq!(&pool.read(layout.ticket(), stateid, 0, 100).unwrap().data[..], DATA);
+    cluster.server = Some(cluster.head.up());
+    cluster.wait_for(|standings| standings == ["ready"]);
+    // Its tickets are of the start before, and the pool may have been passed over.
+    assert_eq!(status_of(write(&mut pool, &layout, 0, b"late")), NfsStat4::Stale);
+}
+
+#[test]
+fn a_lock_waits_for_the_lease_of_a_pool_that_is_silent_and_its_fence_comes_before_the_next() {
+    let cluster = Cluster::start(1);
+    let Written { mut client, file, layout, mut pool, .. } = cluster.written();
+    cluster.hosts[0].signal("-STOP");
+    cluster.wait_for(|standings| standings == ["suspect"] || standings == ["out"]);
+    return_recalled(&mut client, &file);
+    cluster.wait_for(|standings| standings == ["out"]);
+    cluster.hosts[0].signal("-CONT");
+    cluster.wait_for(|standings| standings == ["ready"]);
+    assert_eq!(status_of(write(&mut pool, &layout, 0, b"late")), NfsStat4::Stale, "it was fenced off");
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+}
+
+#[test]
+fn a_silent_pool_holds_up_nobody_who_does_not_need_it() {
+    let cluster = Cluster::start(2);
+    let Written { mut client, root, file, .. } = cluster.written();
+    for host in &cluster.hosts {
+        host.signal("-STOP");
+    }
+    cluster.wait_for(|standings| standings.iter().all(|standing| standing == "out"));
+    let began = Instant::now();
+    let mut reader = cluster.server().client("reader");
+    assert_eq!(reader.size(&file.handle).unwrap(), DATA.len() as u64);
+    // It may have written more, of which only the pool knows.
+    assert_eq!(status_of(client.size(&file.handle)), NfsStat4::Delay);
+    assert!(!client.list(&root, 4_096).unwrap().is_empty());
+    client.mkdir(&root, "directory", 0o755).unwrap();
+    // Not a measure: the waits of a call to a pool are longer.
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    for host in &cluster.hosts {
+        host.signal("-CONT");
+    }
+    cluster.wait_for(|standings| standings.iter().all(|standing| standing == "ready"));
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+}
+
+#[test]
+fn a_head_that_restarts_finds_its_pools_again() {
+    let mut cluster = Cluster::start(1);
+    let Written { .. } = cluster.written();
+    cluster.server.take().unwrap().kill();
+    cluster.server = Some(cluster.head.up());
+    cluster.wait_for(|standings| standings == ["ready"]);
+    let mut client = cluster.server().client_by(ClientOptions::named("reader"));
+    let root = client.root().unwrap();
+    let share = nfs4::OPEN4_SHARE_ACCESS_READ;
+    let file = when_ready(|| client.open(&root, "file", share)).unwrap();
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+    // Unlinked files leave the other host, too.
+    client.close(&file).unwrap();
+    client.remove(&root, "file").unwrap();
+    cluster.wait_for_replicas(0);
+}
+
+#[test]
+fn renewed_keys_reach_pools_of_other_hosts() {
+    let cluster = Cluster::start(1);
+    let Written { mut client, file, layout, mut pool, .. } = cluster.written();
+    let renewed = cluster.json(&["keys", "renew"]);
+    assert_eq!(renewed["generation"], 1);
+    // The former ones are accepted for a time.
+    write(&mut pool, &layout, 0, DATA).unwrap();
+    client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+    let anew = layout_when_open(&mut client, &file);
+    assert_ne!(anew.ticket(), layout.ticket());
+    write(&mut pool, &anew, 0, DATA).unwrap();
+}
+
+#[test]
+fn a_check_does_not_take_files_of_other_hosts_for_lost() {
+    let mut cluster = Cluster::start(1);
+    let Written { .. } = cluster.written();
+    let report = cluster.json(&["fsck"]);
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
+    cluster.server.take().unwrap().terminate();
+    let report = cluster.json(&["fsck"]);
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
+    assert!(report.to_string().contains("pools of other hosts"), "{report}");
+}
+
+#[test]
+fn own_pools_cannot_take_the_number_of_another_host() {
+    let mut cluster = Cluster::start(1);
+    cluster.server.take().unwrap().terminate();
+    let mut command = Command::new(FOREBAY);
+    command.args(["up", "--no-http", "--nfs-port", "0", "--pools", "2", "--pool-port"]);
+    let output =
+        command.arg(free_ports(2).to_string()).arg("--data").arg(cluster.head.data()).output().unwrap();
+    assert!(error_of(&output).contains("pool-1 is on host"), "{}", error_of(&output));
+    let output = command.arg("--cluster").output().unwrap();
+    assert!(error_of(&output).contains("pool-1 is on host"), "{}", error_of(&output));
+    // Neither start has taken the number.
+    cluster.server = Some(cluster.head.up());
+    cluster.wait_for(|standings| standings == ["ready"]);
+}

@@ -1,0 +1,251 @@
+"""A head and hosts with pools: what the group with guests needs, and scenarios of joining on loopback without any guest."""
+import contextlib, glob, json, os, re, shutil, signal, socket, subprocess
+
+from .loopback import WAIT_S, Up, check, same, within
+from .server import FAULT
+from .web import a_file, content, expect
+
+HOSTS = (1, 2, 3)
+# What a head and its hosts say when one of them is gone.
+ALLOWED = ("a client could not use a pool", "pool is without its head", "the connection of a pool is lost")
+# The same where clients have layouts there: they are told to wait, and layouts end when a host or a client does not answer.
+ALLOWED_UNDER_CLIENTS = ("pools did not fence off in time a client", "revoked a layout that was not returned", "client is told to try again",
+                         'of="forebay_door_nfs::status"',       # the same, more than 10 times in 10 s
+                         "cannot end the tickets to write of before the restart, will try again")
+HOOKS = {"hosts": "python3 -B %s {forebay} {data} {scratch} $*" % os.path.join(os.path.dirname(os.path.realpath(__file__)), "pool_hosts.py")}
+
+
+def host_command(number):
+    """A host joins by the token that `pool_hosts.py` left in a file, if there is one."""
+    return ("{forebay} pool up --data {scratch}/pool-%d --listen 10.77.0.%d $(cat {scratch}/join.%d 2>/dev/null)"
+            " >>{scratch}/host.%d.log 2>&1" % (number, 20 + number, number, number))
+
+
+def logs_are_clean(run):
+    """A check: the hosts logged nothing that the group has not announced."""
+    bad = []
+    for path in sorted(glob.glob(os.path.join(run.server.scratch, "host.*.log"))):
+        with open(path, errors="replace") as f:
+            bad += ["%s: %s" % (os.path.basename(path), l.rstrip()) for l in f
+                    if FAULT.search(l) and not any(a in l for a in run.group.allowed_log)]
+    return "\n".join(bad[:20]) or None
+
+
+class PoolHost(Up):
+    """`forebay pool up` on a free port of loopback, stopped when the scenario is over."""
+
+    def __init__(self, place, *extra, data=None):
+        self.place, self.data = place, data or place.path("host.%d" % place.free_port())
+        self.port = place.free_port()
+        self.log = place.path("log.%d" % len(os.listdir(place.dir)))
+        argv = [place.binary, "pool", "up", "--data", self.data, "--listen", "127.0.0.1", "--pool-port", str(self.port)]
+        with open(self.log, "w") as f:
+            self.process = subprocess.Popen(argv + list(extra), stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, cwd=place.dir)
+        place.undo.append(self.end)
+
+    def ready(self):
+        def joined():
+            check(self.process.poll() is None, "ended with %s before it was admitted:\n%s" % (self.process.returncode, self.said()))
+            return re.search(r"^  pool +(pool-\d+) of ", self.said(), re.M)
+        self.name = within(2 * WAIT_S, joined, lambda: "a banner of " + self.said()).group(1)
+        return self
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop_well(self):
+        self.stop()
+        same("exit status of the host", self.process.returncode, 0)
+        bad = [l for l in self.said().splitlines() if FAULT.search(l) and not any(a in l for a in ALLOWED)]
+        check(not bad, "the host logged:\n" + "\n".join(bad))
+
+
+class Head(Up):
+    """`forebay up --cluster`, with HTTP."""
+
+    def __init__(self, place, data=None, again=None, cluster_port=None):
+        place.allowed_log = ALLOWED
+        self.cluster_port = again.cluster_port if again else cluster_port or place.free_port()
+        config = '[cluster]\nport = %d\naddress = "127.0.0.1"\n' % self.cluster_port
+        if again:
+            super().__init__(place, data=again.data, login=again.login, config=config)
+        else:
+            super().__init__(place, "--cluster", data=data, config=config)
+
+    def ask(self, *argv):
+        said = self.place.run(*argv, "--data", self.data, "--json")
+        check(said.returncode == 0, "%s: %s" % (" ".join(argv), said.stdout))
+        return json.loads(said.stdout)
+
+    def token(self):
+        return self.ask("cluster", "token")["token"]
+
+    def standings(self):
+        return {p["name"]: p["standing"] for p in self.ask("cluster", "status")["pools"]}
+
+    def becomes(self, name, *standings):
+        within(20, lambda: self.standings().get(name) in standings, lambda: "%s is %s: %s" % (name, " or ".join(standings), self.standings()))
+
+
+def a_host_joins_by_a_token_and_comes_back_without_it(place):
+    head = Head(place).ready()
+    said = head.said()
+    check(re.search(r"^  cluster +port %d; .*forebay cluster token" % head.cluster_port, said, re.M),
+          "the banner does not say how a host joins:\n" + said)
+    host = PoolHost(place, "--join", head.token()).ready()
+    banner = host.said()
+    for what in (r"^Forebay \d", r"^  pool +pool-1 of cluster [0-9a-f]{4}", r"^  head +127\.0\.0\.1:%d" % head.cluster_port,
+                 r"^  NFS +127\.0\.0\.1:%d" % host.port):
+        check(re.search(what, banner, re.M), "the banner of the host lacks %s:\n%s" % (what, banner))
+    head.becomes("pool-1", "ready")
+    names = [p["name"] for p in head.ask("pool", "list")["pools"]]
+    same("pools", sorted(names), ["pool-0", "pool-1"])
+    host.stop_well()
+    head.becomes("pool-1", "out", "suspect")
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        host = PoolHost(place, data=host.data).ready()
+        same("name after a restart", host.name, "pool-1")
+        head.becomes("pool-1", "ready")
+        host.stop(how)
+    host = PoolHost(place, data=host.data).ready()
+    head.becomes("pool-1", "ready")
+    second = PoolHost(place, "--join", head.token()).ready()
+    same("name of the second host", second.name, "pool-2")
+    same("all", head.standings(), {"pool-1": "ready", "pool-2": "ready"})
+
+
+def a_stop_in_order_of_a_host_and_of_the_head_warns_of_nothing(place):
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    head.becomes("pool-1", "ready")
+    host.stop_well()
+    host = PoolHost(place, data=host.data).ready()
+    head.becomes("pool-1", "ready")
+    head.stop()
+    bad = [l for l in head.said().splitlines() if FAULT.search(l)]
+    check(not bad, "the head logged:\n" + "\n".join(bad))
+    host.stop_well()
+
+
+def a_mistyped_token_is_refused_in_one_line(place):
+    head = Head(place).ready()
+    token = head.token()
+    at = token.rindex(".") + 3
+    wrong = token[:at] + ("a" if token[at] != "a" else "b") + token[at + 1:]
+    for text in (wrong, token[:-1], token + "A", token[:at], "fb1.", "fb1", "", "fb1.127.0.0.1:%d." % head.cluster_port, "x" * 100_000):
+        PoolHost(place, "--join", text).refuses("token")
+    same("pools", head.standings(), {})
+    PoolHost(place, "--join", token).ready()
+
+
+def a_token_is_asked_for_with_hours(place):
+    head = Head(place).ready()
+    for hours in ("0", "-1", "x", "1000000000000000000000"):
+        said = place.run("cluster", "token", "--data", head.data, "--hours", hours)
+        check(said.returncode in (1, 2) and "panicked" not in said.stdout, "--hours %s: %r" % (hours, said))
+    said = place.run("cluster", "token", "--data", head.data, "--hours", "1")
+    check(said.returncode == 0 and "fb1." in said.stdout, "--hours 1: %r" % said)
+
+
+def a_token_of_another_cluster_is_refused(place):
+    other = Head(place, data=place.path("other")).ready()
+    token = other.token()
+    check("127.0.0.1:%d" % other.cluster_port in token, "the token does not name the address: " + token)
+    other.stop()
+    # Another cluster has taken the address.
+    head = Head(place, cluster_port=other.cluster_port).ready()
+    PoolHost(place, "--join", token).refuses("cluster", "certificate", "token")
+    host = PoolHost(place, "--join", head.token()).ready()
+    host.stop_well()
+    PoolHost(place, "--join", token, data=host.data).refuses("cluster", "joined", "member")
+    PoolHost(place, data=host.data).ready()
+    same("pools", list(head.standings()), ["pool-1"])
+
+
+def a_second_process_on_the_same_directory_is_refused(place):
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    PoolHost(place, data=host.data).refuses("another", "in use", "lock", "runs")
+    PoolHost(place, "--join", head.token(), data=host.data).refuses("another", "in use", "lock", "runs", "joined", "member")
+    same("pools", head.standings(), {"pool-1": "ready"})
+    # Nor is a head's directory a pool's, and the other way round.
+    PoolHost(place, "--join", head.token(), data=head.data).refuses("data directory", "head", "in use", "another", "runs")
+    Up(place, data=host.data).refuses("pool", "lock", "in use", "another", "runs")
+
+
+def a_copy_of_the_directory_of_a_running_host_is_refused(place):
+    """Two processes with one certificate, as after a cloned machine: one of them serves all the time."""
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    host.stop_well()
+    shutil.copytree(host.data, host.data + ".copy")
+    host = PoolHost(place, data=host.data).ready()
+    head.becomes("pool-1", "ready")
+    copy = PoolHost(place, data=host.data + ".copy")
+    within(WAIT_S, lambda: copy.process.poll() is not None or any(" refuses: " in h.said() for h in (host, copy)),
+           lambda: "a refusal of one of them; the host said:\n%s\nand the copy:\n%s" % (host.said(), copy.said()))
+
+
+def strangers_that_say_nothing_do_not_keep_a_host_out(place):
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    host.stop(signal.SIGKILL)
+    with contextlib.ExitStack() as crowd:
+        for _ in range(200):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", head.cluster_port)))
+        PoolHost(place, data=host.data).ready()
+        head.becomes("pool-1", "ready")
+
+
+def a_host_without_a_token_is_refused(place):
+    PoolHost(place).refuses("--join", "token")
+
+
+def a_directory_without_a_cluster_gives_no_tokens(place):
+    Up(place).ready()
+    for command in ("token", "status"):
+        said = place.run("cluster", command, "--data", place.path("data"))
+        check(said.returncode == 1 and "--cluster" in said.stdout and len(said.stdout.splitlines()) <= 2, "%s: %r" % (command, said))
+
+
+def a_head_goes_on_as_a_cluster(place):
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    head.login
+    head.stop()
+    head = Head(place, again=head).ready()
+    check(re.search(r"^  cluster +port ", head.said(), re.M), "no cluster in the banner:\n" + head.said())
+    head.becomes(host.name, "ready")
+    head.stop(signal.SIGKILL)
+    head = Head(place, again=head).ready()
+    head.becomes(host.name, "ready")
+
+
+def files_put_by_http_lie_on_the_host_and_outlive_it(place):
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    head.becomes(host.name, "ready")
+    drained = place.run("pool", "drain", "pool-0", "--data", head.data)
+    check(drained.returncode == 0, drained.stdout)
+    files = {"/f%d" % i: a_file(place, "in/f%d" % i, 700_000 * i + i) for i in range(5)}
+    for path, file in files.items():
+        expect(201, head, "PUT", path, content(file))
+    same("replicas at the head", head.replicas(), [])
+    for how in (None, signal.SIGTERM, signal.SIGKILL):
+        if how:
+            host.stop(how)
+            host = PoolHost(place, data=host.data).ready()
+            head.becomes(host.name, "ready")
+        for path, file in files.items():
+            check(expect(200, head, "GET", path).body == content(file), "%s is not what was put after %s" % (path, how))
+    fsck = place.run("fsck", "--data", head.data)
+    check(fsck.returncode == 0, "beside the running head: " + fsck.stdout)
+
+
+SCENARIOS = [a_host_joins_by_a_token_and_comes_back_without_it, a_stop_in_order_of_a_host_and_of_the_head_warns_of_nothing,
+             a_mistyped_token_is_refused_in_one_line, a_token_is_asked_for_with_hours,
+             a_token_of_another_cluster_is_refused, a_second_process_on_the_same_directory_is_refused,
+             a_copy_of_the_directory_of_a_running_host_is_refused, strangers_that_say_nothing_do_not_keep_a_host_out, a_host_without_a_token_is_refused,
+             a_directory_without_a_cluster_gives_no_tokens, a_head_goes_on_as_a_cluster, files_put_by_http_lie_on_the_host_and_outlive_it]
