@@ -49,7 +49,7 @@ def fsspecs_abstract_tests_pass_through_webdav4_as_far_as_it_can(place):
     interpreter, up = python(place), Up(place).ready()
     env = dict(os.environ, WEBDAV_URL=up.url + "/", WEBDAV_LOGIN=":".join(up.login), MAKE_PARENTS="1")
     r = subprocess.run([interpreter, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--tb=line", INPUTS + "/test_abstract.py"],
-                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, env=env, cwd=place.dir)
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=400, env=env, cwd=place.dir)
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)s?", r.stdout.splitlines()[-1])}
     same("tests that ran", sum(counts.values()), 137)
     check(counts.get("passed", 0) >= ABSTRACT_PASS_MIN, r.stdout[-3000:])
