@@ -29,25 +29,28 @@ impl Files {
     /// As [`Files::fresh_attributes`], for a client that has just opened the file.
     pub(crate) async fn opened_attributes(&self, file: FileId) -> Result<Attributes, FilesError> {
         let attributes = self.attributes(file).await?;
-        if !attributes.kind.is_regular() || !self.table().file(file).is_written_at_pools() {
-            return Ok(attributes);
+        match self.may_be_behind(&attributes) {
+            true => Box::pin(self.ask_pools_for_user(attributes)).await,
+            false => Ok(attributes),
         }
-        Box::pin(self.ask_pools_for_user(attributes)).await
     }
 
     pub async fn freshen(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
-        if !attributes.kind.is_regular() || !self.table().file(attributes.file).is_written_at_pools() {
-            return Ok(attributes);
+        match self.may_be_behind(&attributes) {
+            true => Box::pin(self.ask_pools(attributes)).await,
+            false => Ok(attributes),
         }
-        Box::pin(self.ask_pools(attributes)).await
+    }
+
+    fn may_be_behind(&self, attributes: &Attributes) -> bool {
+        attributes.kind.is_regular() && self.table().file(attributes.file).is_written_at_pools()
     }
 
     /// Of a file of which a layout to write is out. A pool that does not answer is no reason to know nothing of the file.
     pub(crate) async fn ask_pools(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
-        let _steady = self.steady(attributes.file).await;
-        match self.replica_facts(&attributes).await {
-            Ok(facts) => self.take_facts(attributes, facts).await,
-            Err(_) => Ok(attributes),
+        match self.ask_pools_for_user(attributes).await {
+            Err(FilesError::Pool(PoolError::Unknown(_))) => Ok(attributes),
+            told => told,
         }
     }
 
@@ -55,21 +58,13 @@ impl Files {
     /// those of one that had a lock before it, and comes again where the pool does not answer.
     pub(crate) async fn ask_pools_for_user(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
         let _steady = self.steady(attributes.file).await;
-        match self.replica_facts(&attributes).await {
-            Ok(facts) => self.take_facts(attributes, facts).await,
-            Err(error @ FilesError::Pool(PoolError::Unknown(_))) => Err(error),
-            Err(_) => Ok(attributes),
-        }
-    }
-
-    async fn take_facts(
-        &self,
-        attributes: Attributes,
-        facts: Option<ReplicaFacts>,
-    ) -> Result<Attributes, FilesError> {
-        let is_news =
-            |facts: &ReplicaFacts| facts.size > attributes.size || facts.modified > Some(attributes.ctime);
-        let Some(facts) = facts.filter(is_news) else { return Ok(attributes) };
+        let facts = match self.replica_facts(&attributes).await {
+            Ok(Some(facts)) if facts.size > attributes.size || facts.modified > Some(attributes.ctime) => {
+                facts
+            }
+            Err(error @ FilesError::Pool(PoolError::Unknown(_))) => return Err(error),
+            Ok(_) | Err(_) => return Ok(attributes),
+        };
         let written = Written {
             size_at_least: Some(facts.size),
             mtime: facts.modified,
