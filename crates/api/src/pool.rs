@@ -178,6 +178,27 @@ pub struct PoolStatus {
 }
 
 impl PoolStatus {
+    /// Of a pool that has told nothing yet.
+    pub fn untold(id: PoolId) -> PoolStatus {
+        PoolStatus {
+            id,
+            offline: None,
+            is_away: false,
+            read_only: None,
+            total_bytes: 0,
+            free_bytes: 0,
+            total_files: 0,
+            free_files: 0,
+            replicas: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            reads: 0,
+            writes: 0,
+            syncs: 0,
+            contended: Vec::new(),
+        }
+    }
+
     /// Whether new files may be placed there, as far as the disk goes.
     pub fn is_writable(&self) -> bool {
         self.offline.is_none() && self.read_only.is_none()

@@ -241,21 +241,11 @@ mod tests {
 
     fn status(id: u32, free_bytes: u64) -> PoolStatus {
         PoolStatus {
-            id: PoolId(id),
-            offline: None,
-            is_away: false,
-            read_only: None,
             total_bytes: 1 << 40,
             free_bytes,
             total_files: 1000,
             free_files: 1000,
-            replicas: 0,
-            read_bytes: 0,
-            written_bytes: 0,
-            reads: 0,
-            writes: 0,
-            syncs: 0,
-            contended: Vec::new(),
+            ..PoolStatus::untold(PoolId(id))
         }
     }
 

@@ -579,21 +579,13 @@ mod tests {
 
     fn status(offline: Option<&str>) -> PoolStatus {
         PoolStatus {
-            id: PoolId(1),
             offline: offline.map(str::to_owned),
-            is_away: false,
-            read_only: None,
             total_bytes: 10,
             free_bytes: 5,
             total_files: 10,
             free_files: 5,
             replicas: 1,
-            read_bytes: 0,
-            written_bytes: 0,
-            reads: 0,
-            writes: 0,
-            syncs: 0,
-            contended: Vec::new(),
+            ..PoolStatus::untold(PoolId(1))
         }
     }
 
