@@ -58,7 +58,7 @@ impl ChannelPool {
         let [control, data @ ..] = &*connections else { unreachable!("there is one at least") };
         let arrival = Arrival { process: PROCESS, has_lease: true };
         remote.connect(arrival, Arc::clone(control), Greeting::of(&*pool)).expect("it is the only process");
-        remote.renew(told(&*pool));
+        remote.renew(told(&*pool), true);
         for data in data {
             assert!(remote.add_data(PROCESS, Arc::clone(data)), "the session has begun");
         }
@@ -152,7 +152,7 @@ impl Pool for ChannelPool {
     fn status(&self) -> PoolStatus {
         if !self.is_cut.load(Ordering::Acquire) && !self.hold.is_held() {
             self.service.sweep();
-            self.remote.renew(told(&*self.pool));
+            self.remote.renew(told(&*self.pool), true);
         }
         self.remote.status()
     }

@@ -405,8 +405,7 @@ impl Session {
         *self.renewed.lock() = Some(Instant::now());
         // A write of a former term may be under way as long as it is not settled, and be that of a client that was fenced off.
         let may_have_lease = held.is_settled && held.terms.floor >= self.floor.load(Ordering::Acquire);
-        let status = status.into_status(pool);
-        let lease = if may_have_lease { seat.pool.renew(status) } else { seat.pool.hear(status) };
+        let lease = seat.pool.renew(status.into_status(pool), may_have_lease);
         // After the lease: a floor that is raised from here on is waited for.
         let terms = self.registry.terms();
         let keys = self.registry.keys(pool);

@@ -52,7 +52,7 @@ pub struct Full;
 pub struct Process {
     /// It rises with each start on the pool's directory.
     pub starts: u64,
-    /// Drawn at the start: a copy of the directory counts to the same number of starts.
+    /// Drawn at the start: a copy of the directory may come to the same number.
     pub draw: u64,
 }
 
@@ -110,6 +110,11 @@ impl HeadLease {
     pub fn is_heard(&self, now: Duration) -> bool {
         let is_recent = |heard| now.saturating_sub(heard) < self.rules.suspect;
         self.is_connected && self.heard.is_some_and(is_recent)
+    }
+
+    /// When the pool was heard of last.
+    pub fn heard(&self) -> Option<Duration> {
+        self.heard
     }
 
     /// The pool asks, in the session of now.

@@ -57,7 +57,6 @@ struct State {
     /// As the pool told it last.
     status: PoolStatus,
     clone_granularity: Option<u32>,
-    heard: Option<Duration>,
     /// A task delivers fences.
     is_delivering: bool,
 }
@@ -79,9 +78,8 @@ impl RemotePool {
             links: Links::new(id, rules.lease, runtime.clone()),
             state: Mutex::new(State {
                 lease,
-                status: no_status(id),
+                status: PoolStatus::untold(id),
                 clone_granularity: None,
-                heard: None,
                 is_delivering: false,
             }),
             changed: Notify::new(),
@@ -101,7 +99,6 @@ impl RemotePool {
         let has_missed = {
             let mut state = self.state.lock();
             state.lease.connect(arrival, now)?;
-            state.heard = Some(now);
             state.status = PoolStatus { id: self.id, ..greeting.status };
             state.clone_granularity = greeting.clone_granularity;
             !state.lease.missed(None, 1).is_empty()
@@ -119,8 +116,7 @@ impl RemotePool {
         self.links.add_data(process, data)
     }
 
-    /// A connection is lost. Its session ends, if it is the one of now.
-    /// Whether it was.
+    /// A connection is lost, and its session ends if it is the one of now. Returns whether it was.
     pub fn disconnect(&self, connection: &Arc<Connection>) -> bool {
         let was_of_now = self.links.disconnect(connection);
         if was_of_now {
@@ -150,30 +146,21 @@ impl RemotePool {
         self.state.lock().lease.is_heard(self.clock.monotonic())
     }
 
-    /// The pool asks for its lease. `None`: it gets none now; fences that it missed are delivered to it.
-    pub fn renew(&self, status: PoolStatus) -> Option<Duration> {
+    /// The pool asks for its lease. `None`: it gets none now, because it may not have one yet, or because it has missed fences,
+    /// which are delivered to it.
+    pub fn renew(&self, status: PoolStatus, may_have_lease: bool) -> Option<Duration> {
         let now = self.clock.monotonic();
         let lease = {
             let mut state = self.state.lock();
             state.status = PoolStatus { id: self.id, ..status };
-            state.heard = Some(now);
-            state.lease.renew(now)
+            state.lease.hear(now);
+            may_have_lease.then(|| state.lease.renew(now)).flatten()
         };
         self.changed.notify_waiters();
-        if lease.is_none() {
+        if may_have_lease && lease.is_none() {
             self.deliver_fences();
         }
         lease
-    }
-
-    /// As `renew`, of a pool that is to have no lease yet.
-    pub fn hear(&self, status: PoolStatus) -> Option<Duration> {
-        let now = self.clock.monotonic();
-        let mut state = self.state.lock();
-        state.status = PoolStatus { id: self.id, ..status };
-        state.heard = Some(now);
-        state.lease.hear(now);
-        None
     }
 
     pub fn standing(&self) -> Standing {
@@ -183,11 +170,6 @@ impl RemotePool {
     /// By the clock's monotonic time. It moves with each renewal.
     pub fn lease_end(&self) -> Duration {
         self.state.lock().lease.until()
-    }
-
-    /// Returns when the pool honours no ticket to write any more.
-    pub async fn lease_over(&self) {
-        self.lease_over_or(|_| false).await;
     }
 
     async fn ask<A: Xdr, W: Xdr + Send + Unpin + 'static>(
@@ -323,7 +305,7 @@ impl Pool for RemotePool {
             let refusal = status.read_only.or_else(|| state.lease.is_over(now).then(without));
             return PoolStatus { read_only: refusal, ..status };
         }
-        let silence = match state.heard {
+        let silence = match state.lease.heard() {
             Some(heard) => format!("no answer for {} s", now.saturating_sub(heard).as_secs()),
             None => "it has not connected since the start of the head".to_owned(),
         };
@@ -351,24 +333,4 @@ fn messages_of(after: FileId, through: FileId, mut files: Vec<Description>) -> V
     }
     messages.push(wire::Describe { after: from, through: through.0, files: message });
     messages
-}
-
-fn no_status(id: PoolId) -> PoolStatus {
-    PoolStatus {
-        id,
-        offline: None,
-        is_away: false,
-        read_only: None,
-        total_bytes: 0,
-        free_bytes: 0,
-        total_files: 0,
-        free_files: 0,
-        replicas: 0,
-        read_bytes: 0,
-        written_bytes: 0,
-        reads: 0,
-        writes: 0,
-        syncs: 0,
-        contended: Vec::new(),
-    }
 }

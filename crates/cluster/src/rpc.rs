@@ -103,8 +103,6 @@ pub struct Connection {
     sent: Notify,
     /// It is closed, or has ended.
     closing: Notify,
-    /// All that was queued is sent, or never will be.
-    drained: Notify,
 }
 
 impl Connection {
@@ -132,7 +130,6 @@ impl Connection {
             queued: Notify::new(),
             sent: Notify::new(),
             closing: Notify::new(),
-            drained: Notify::new(),
         });
         let (reader, writer) = tokio::io::split(stream);
         tokio::spawn(incoming::serve(Arc::clone(&connection), reader, answerer, record_bytes_max));
@@ -209,16 +206,8 @@ impl Connection {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         self.queued.notify_one();
         self.closing.notify_waiters();
-        self.drained.notify_waiters();
         // Without a lock: a caller may begin the call elsewhere.
         waiting.into_values().for_each(|done| done(Err(CallError::Closed)));
-    }
-
-    /// Closes when all that is queued was sent, or after this time: for a side that has given its last answer.
-    pub async fn close_when_sent(&self, within: Duration) {
-        let is_done = |outgoing: &Outgoing| outgoing.is_closed || outgoing.is_drained();
-        let _ = tokio::time::timeout(within, self.until(&self.drained, is_done)).await;
-        self.close();
     }
 
     /// Whether it is closed and no call of the other side is being answered any more.

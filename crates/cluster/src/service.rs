@@ -20,9 +20,7 @@ use types::{Epoch, FileId};
 use xdr::{Decoder, Encoder, Xdr};
 
 use crate::rpc::{Answerer, Refused};
-use crate::wire::{
-    self, Batch, Described, Facts, Greeting, Listed, Opened, Replies, Reply, Ticket, procedure,
-};
+use crate::wire::{self, Batch, Described, Facts, Listed, Opened, Replies, Reply, Ticket, procedure};
 
 use io::{Begun, Operation};
 use open::{OpenReplicas, ReplicaPlace};
@@ -46,11 +44,6 @@ impl PoolService {
     /// For a pool that has few descriptors: it keeps at most so many replicas open for calls to come.
     pub fn with_open_max(pool: Arc<dyn Pool>, open_max: usize) -> PoolService {
         PoolService { pool, open: Mutex::new(OpenReplicas::new(open_max)), reading: Arc::default() }
-    }
-
-    /// Whether a procedure is one of the pool seam.
-    pub fn is_procedure(number: u32) -> bool {
-        (procedure::FIRST..=procedure::LAST).contains(&number)
     }
 
     /// Closes replicas that were not used lately. To be called each second or so: calls do it too, but there may be none.
@@ -183,10 +176,6 @@ impl PoolService {
                 let wire::Describe { after, through, files } = decoded(d)?;
                 let files = files.into_iter().map(Described::into_description).collect();
                 results(&Reply::of(pool.describe(FileId(after), FileId(through), files).await))
-            }
-            procedure::GREET => {
-                let Greeting { clone_granularity, status } = Greeting::of(&**pool);
-                results(&(clone_granularity, wire::Status::of(&status)))
             }
             _ => return Err(Refused::NoProcedure),
         })

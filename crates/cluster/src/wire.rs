@@ -24,12 +24,8 @@ pub(crate) use described::Described;
 pub use status::{Greeting, Status};
 pub(crate) use values::{Facts, Range, Source, Stability, Stretch, Ticket};
 
-/// Procedures of the pool seam: 10 to 39 of the program.
+/// Procedures of the pool seam. The program keeps the numbers from 10 to 39 for them.
 pub mod procedure {
-    /// The lowest one.
-    pub const FIRST: u32 = OPEN;
-    pub const LAST: u32 = 39;
-
     pub const OPEN: u32 = 10;
     pub const READ: u32 = 11;
     pub const WRITE: u32 = 12;
@@ -49,7 +45,6 @@ pub mod procedure {
     pub const FACTS: u32 = 26;
     pub const REPLICAS: u32 = 27;
     pub const DESCRIBE: u32 = 28;
-    pub const GREET: u32 = 29;
 }
 
 /// Replicas in one answer to REPLICAS. The caller asks again for more.

@@ -73,11 +73,6 @@ impl Outgoing {
         self.answer_bytes > ANSWER_BYTES_MAX
     }
 
-    /// Nothing is queued or being written.
-    pub fn is_drained(&self) -> bool {
-        self.call_bytes == 0 && self.answer_bytes == 0
-    }
-
     /// Messages that were not sent.
     #[must_use]
     pub fn close(&mut self) -> VecDeque<Message> {
@@ -157,15 +152,8 @@ async fn write<S: AsyncWrite>(
     if is_last && !matches!(timeout(PATIENCE, writer.flush()).await, Ok(Ok(()))) {
         return false;
     }
-    let is_drained = {
-        let mut outgoing = connection.outgoing.lock();
-        outgoing.note_sent(&batch);
-        outgoing.is_drained()
-    };
+    connection.outgoing.lock().note_sent(&batch);
     connection.sent.notify_one();
-    if is_drained {
-        connection.drained.notify_waiters();
-    }
     true
 }
 

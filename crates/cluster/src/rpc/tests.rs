@@ -202,20 +202,6 @@ async fn a_closed_connection_has_ended_when_its_calls_are_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_closes_behind_its_last_answer() {
-    let (near, mut far, _) = raw(1 << 10);
-    let message = Message::of(|encoder| ReplyHeader::success(5).encode(encoder), vec![vec![1; 9_000].into()]);
-    near.outgoing.lock().push_answer(message);
-    near.queued.notify_one();
-    let (taken, ()) = tokio::join!(reply(&mut far), near.close_when_sent(LONG));
-    assert_eq!(taken.0, ReplyHeader::success(5));
-    assert!(near.is_closed());
-    let (near, far, _) = pair();
-    far.close_when_sent(LONG).await;
-    near.closed().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_peer_that_stops_within_a_record_is_cut() {
     for part in [1, 4, 20] {
         let (near, mut far, _) = raw(1 << 10);

@@ -28,7 +28,7 @@ fn numbers_on_the_wire_stay_as_they_are() {
     assert_eq!(to_bytes(&write), b"\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x04abcd"[..]);
     let fenced = Reply::<()>::of(Err(PoolError::Fenced));
     assert_eq!(to_bytes(&fenced), b"\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\0"[..]);
-    assert_eq!((procedure::OPEN, procedure::FENCE, procedure::GREET), (10, 25, 29));
+    assert_eq!((procedure::OPEN, procedure::FENCE, procedure::DESCRIBE), (10, 25, 28));
 }
 
 #[test]
