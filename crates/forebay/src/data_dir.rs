@@ -94,12 +94,7 @@ impl DrainedPools {
 impl DataDir {
     /// Opens the directory or makes a new one. `pools`: how many are wanted; they can become more, never fewer.
     pub fn open(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result<DataDir> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|error| complaint(path, "create", &error))?;
-        let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
+        let path = make_private(path)?;
         if path.join("member.json").exists() {
             bail!("{} is the data directory of a pool host: choose another with --data", path.display());
         }
@@ -285,6 +280,16 @@ impl DataDir {
     pub fn pool_of(path: &Path, number: u32) -> PathBuf {
         path.join("pools").join(format!("pool-{number}"))
     }
+}
+
+/// The whole path of a directory of this user alone, which is made if it is missing.
+pub fn make_private(path: &Path) -> Result<PathBuf> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| complaint(path, "create", &error))?;
+    path.canonicalize().map_err(|error| complaint(path, "open", &error))
 }
 
 /// One line that says what, where, and what to do.

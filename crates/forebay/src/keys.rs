@@ -37,7 +37,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const STORE_TIME: Duration = Duration::from_secs(1);
 const WRITES_TIME: Duration = Duration::from_millis(50);
 const WRITES_LOOK: Duration = Duration::from_millis(2);
-/// For pools of other hosts to take new keys before the head seals with them. They ask each second.
+/// For pools of other hosts to take new keys before the head seals with them. They come for them when they renew their leases.
 const KEYS_TIME: Duration = Duration::from_secs(3);
 const KEYS_LOOK: Duration = Duration::from_millis(20);
 /// A disk that is full or read-only stays so for a while.

@@ -92,7 +92,7 @@ async fn serve(
     };
     tokio::pin!(ended);
     tokio::select! {
-        admission = host.admitted() => {
+        admission = host.member.admitted() => {
             let admission = admission.context("the connection to the head has ended")?;
             announce(&host.banner(&listener)?, "ready", config);
             let door = host.door(config, admission);
@@ -199,11 +199,6 @@ impl PoolHost {
             security,
             keytab,
         })
-    }
-
-    /// Waits for the head, and says so if it takes long.
-    async fn admitted(&self) -> Option<Admission> {
-        self.member.admitted().await
     }
 
     fn door(&self, config: &Config, admission: Admission) -> Arc<PoolDoor> {

@@ -16,7 +16,7 @@ impl SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+        wall_time()
     }
 
     fn monotonic(&self) -> Duration {
@@ -24,12 +24,16 @@ impl Clock for SystemClock {
     }
 }
 
+fn wall_time() -> Timestamp {
+    Timestamp::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
 /// A clock that goes on while the host sleeps, for promises to other hosts.
 pub struct SleeplessClock;
 
 impl Clock for SleeplessClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+        wall_time()
     }
 
     fn monotonic(&self) -> Duration {

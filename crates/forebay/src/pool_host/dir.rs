@@ -12,7 +12,6 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::hex::{self, Hex};
 
-use crate::data_dir::{complaint, take_lock, write_durably};
+use crate::data_dir::{complaint, make_private, take_lock, write_durably};
 use crate::versioned;
 
 const MEMBER: &str = "member.json";
@@ -64,12 +63,7 @@ pub struct Member {
 impl PoolHostDir {
     /// Opens the directory or makes a new one.
     pub fn open(path: &Path) -> Result<PoolHostDir> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|error| complaint(path, "create", &error))?;
-        let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
+        let path = make_private(path)?;
         if path.join("instance.json").exists() {
             bail!("{} is the data directory of a head: choose another with --data", path.display());
         }

@@ -313,7 +313,11 @@ impl crate::control::Responder for Responder {
                     (Arc::clone(self.cluster()?), Duration::from_secs(u64::from(hours) * 3_600));
                 serde_json::to_value(tokio::task::spawn_blocking(move || cluster.make_token(valid)).await??)?
             }
-            Request::ClusterStatus => serde_json::to_value(self.cluster()?.report())?,
+            Request::ClusterStatus => {
+                // The list may be on its way to the disk.
+                let cluster = Arc::clone(self.cluster()?);
+                serde_json::to_value(tokio::task::spawn_blocking(move || cluster.report()).await?)?
+            }
             Request::Fsck(question) => {
                 let list = question.list.then_some(items);
                 serde_json::to_value(self.check(meter, list).await?)?
