@@ -6,9 +6,9 @@ from .server import FAULT
 from .web import a_file, content, expect
 
 HOSTS = (1, 2, 3)
-# What a head and its hosts say when one of them is gone.
+# Log lines of a head and its hosts when one of them is gone.
 ALLOWED = ("a client could not use a pool", "pool is without its head", "the connection of a pool is lost", "pool is refused")
-# The same where clients have layouts there: they are told to wait, and layouts end when a host or a client does not answer.
+# Further lines where clients have layouts there: they are told to wait, and layouts end when a host or a client does not answer.
 ALLOWED_UNDER_CLIENTS = ("pools did not fence off in time a client", "revoked a layout that was not returned", "client is told to try again",
                          'of="forebay_door_nfs::status"',       # the same, more than 10 times in 10 s
                          "cannot end the tickets to write of before the restart, will try again")
