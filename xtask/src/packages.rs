@@ -47,15 +47,7 @@ impl Graph {
         let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
-            .args([
-                "metadata",
-                "--format-version",
-                "1",
-                "--locked",
-                "--offline",
-                "--filter-platform",
-                &platform,
-            ])
+            .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform])
             .current_dir(root)
             .output()
             .context("run cargo metadata")?;
