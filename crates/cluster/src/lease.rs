@@ -190,6 +190,11 @@ impl HeadLease {
         behind.take(limit).map(|(file, (epoch, _))| (*file, *epoch)).collect()
     }
 
+    /// Files of which a fence is yet to be delivered.
+    pub fn missed_count(&self) -> usize {
+        self.missed.len()
+    }
+
     /// It is yet to be delivered, or a later one of the file is.
     pub fn misses(&self, file: FileId, epoch: Epoch) -> bool {
         self.missed.get(&file).is_some_and(|missed| missed.0 >= epoch)
@@ -212,6 +217,11 @@ pub struct HeldLease(AtomicU64);
 impl HeldLease {
     pub fn holds(&self, now: Duration) -> bool {
         microseconds(now) < self.0.load(atomic::Ordering::Acquire)
+    }
+
+    /// Zero: there is none.
+    pub fn left(&self, now: Duration) -> Duration {
+        Duration::from_micros(self.0.load(atomic::Ordering::Acquire)).saturating_sub(now)
     }
 
     /// A request that was sent at `asked` was granted. The last grant counts: the head may give shorter leases than before.

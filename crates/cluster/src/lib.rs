@@ -21,8 +21,10 @@ mod wire;
 pub use head::{Registry, Seat, Told, serve};
 pub use lease::{Arrival, Full, HeadLease, HeldLease, LeaseRules, Process, Refusal, Standing};
 pub use leased::LeasedPool;
-pub use member::{Admission, MemberConfig, MemberError, MemberStanding, Membership, PoolMember, join};
-pub use remote::RemotePool;
+pub use member::{
+    Admission, MemberConfig, MemberError, MemberReport, MemberStanding, Membership, PoolMember, join,
+};
+pub use remote::{RemotePool, RemoteReport};
 pub use rpc::{Answerer, CallError, Connection, PROGRAM, Refused, VERSION};
 pub use rustls::ServerConfig as HeadTls;
 pub use service::PoolService;

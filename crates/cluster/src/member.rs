@@ -171,6 +171,24 @@ pub struct MemberStanding {
     pub is_connected: bool,
     /// Why not.
     pub trouble: Option<String>,
+    /// Since when it is connected or not, by the clock's monotonic time.
+    pub since: Duration,
+    /// Sessions with a head since the start.
+    pub sessions: u64,
+}
+
+/// A pool host and its head now.
+#[derive(Clone, Debug)]
+pub struct MemberReport {
+    pub standing: MemberStanding,
+    /// How long that has been so.
+    pub age: Duration,
+    /// Open ones to the head.
+    pub connections: usize,
+    /// Zero: clients cannot write.
+    pub lease_left: Duration,
+    /// The newest that the head has told. `None`: no head has answered since the start.
+    pub term: Option<Term>,
 }
 
 /// Why a session ended.
@@ -187,12 +205,25 @@ impl PoolMember {
         clock: Arc<dyn Clock>,
     ) -> Arc<PoolMember> {
         let service = Arc::new(PoolService::new(Arc::clone(&pool)));
-        let (key, connections, standing) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
+        let standing = Mutex::new(MemberStanding { since: clock.monotonic(), ..MemberStanding::default() });
+        let (key, connections) = (watch::Sender::new(None), Mutex::default());
         Arc::new(PoolMember { config, pool, service, lease, clock, key, connections, standing })
     }
 
     pub fn standing(&self) -> MemberStanding {
         self.standing.lock().clone()
+    }
+
+    pub fn report(&self) -> MemberReport {
+        let (standing, now) = (self.standing(), self.clock.monotonic());
+        let connections = self.connections.lock().iter().filter(|one| !one.has_ended()).count();
+        MemberReport {
+            age: now.saturating_sub(standing.since),
+            standing,
+            connections,
+            lease_left: self.lease.left(now),
+            term: self.key.borrow().as_ref().map(|admission| admission.key.floor().newest()),
+        }
     }
 
     /// Whether the pool honours tickets to write now.
@@ -241,7 +272,9 @@ impl PoolMember {
         if standing.is_connected || standing.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(%error, "pool is without its head");
         }
-        standing.is_connected = false;
+        if std::mem::replace(&mut standing.is_connected, false) {
+            standing.since = self.clock.monotonic();
+        }
         standing.trouble = Some(trouble);
     }
 
@@ -293,8 +326,16 @@ impl PoolMember {
         for _ in 0..DATA_CONNECTIONS {
             data.spawn(Arc::clone(self).keep_data(address.to_owned()));
         }
-        *self.standing.lock() =
-            MemberStanding { head: Some(address.to_owned()), is_connected: true, trouble: None };
+        {
+            let mut standing = self.standing.lock();
+            *standing = MemberStanding {
+                head: Some(address.to_owned()),
+                is_connected: true,
+                trouble: None,
+                since: self.clock.monotonic(),
+                sessions: standing.sessions + 1,
+            };
+        }
         tracing::info!(head = address, "pool is connected to its head");
         let lost = || End::Lost(MemberError::Broken { address: address.to_owned() });
         loop {

@@ -11,6 +11,7 @@
 mod fences;
 mod links;
 mod replica;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ use crate::wire::{
 
 use links::{Lane, Links};
 use replica::RemoteReplica;
+pub use report::RemoteReport;
 
 /// Of descriptions in one message.
 const DESCRIPTIONS_BYTES_MAX: usize = 2 << 20;
@@ -57,6 +59,10 @@ struct State {
     /// As the pool told it last.
     status: PoolStatus,
     clone_granularity: Option<u32>,
+    /// Since when the pool is known here, by the clock's monotonic time.
+    known_since: Duration,
+    /// Times that it has connected since then.
+    sessions: u64,
     /// A task delivers fences.
     is_delivering: bool,
 }
@@ -69,7 +75,8 @@ impl RemotePool {
 
     /// One that an earlier start may have given a lease, which was no longer than `longest`.
     pub fn known(id: PoolId, rules: LeaseRules, longest: Duration, clock: Arc<dyn Clock>) -> Arc<RemotePool> {
-        let lease = HeadLease::new(rules, longest, clock.monotonic());
+        let known_since = clock.monotonic();
+        let lease = HeadLease::new(rules, longest, known_since);
         let runtime = Handle::current();
         Arc::new_cyclic(|myself| RemotePool {
             id,
@@ -80,6 +87,8 @@ impl RemotePool {
                 lease,
                 status: PoolStatus::untold(id),
                 clone_granularity: None,
+                known_since,
+                sessions: 0,
                 is_delivering: false,
             }),
             changed: Notify::new(),
@@ -101,6 +110,7 @@ impl RemotePool {
             state.lease.connect(arrival, now)?;
             state.status = PoolStatus { id: self.id, ..greeting.status };
             state.clone_granularity = greeting.clone_granularity;
+            state.sessions += 1;
             !state.lease.missed(None, 1).is_empty()
         };
         self.changed.notify_waiters();

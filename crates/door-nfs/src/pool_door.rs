@@ -92,6 +92,11 @@ impl PoolDoor {
         let _ = housekeeping.await;
     }
 
+    /// Clients that are known, confirmed or not, and their sessions.
+    pub fn known(&self) -> (usize, usize) {
+        self.engine.sessions.known()
+    }
+
     pub fn operations(&self) -> Vec<(&'static str, u64)> {
         self.engine.operations.snapshot()
     }

@@ -252,7 +252,6 @@ impl Sessions {
     }
 
     /// Clients, confirmed or not, and sessions.
-    #[cfg(feature = "direct")]
     pub fn known(&self) -> (usize, usize) {
         let table = self.table.lock();
         (table.snapshot(self.table.now()).len(), table.sessions().count())

@@ -134,6 +134,12 @@ impl Links {
         state.session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.control, control))
     }
 
+    /// Open ones of the session.
+    pub fn connections(&self) -> usize {
+        let state = self.state.lock();
+        state.session.iter().flat_map(Session::all).filter(|one| !one.is_closed()).count()
+    }
+
     /// Ends the session and all calls.
     pub fn close(&self) {
         let (former, parked) = {
@@ -264,13 +270,16 @@ impl State {
 }
 
 impl Session {
+    fn all(&self) -> impl Iterator<Item = &Arc<Connection>> {
+        std::iter::once(&self.control).chain(&self.data)
+    }
+
     fn has(&self, connection: &Arc<Connection>) -> bool {
-        std::iter::once(&self.control).chain(&self.data).any(|one| Arc::ptr_eq(one, connection))
+        self.all().any(|one| Arc::ptr_eq(one, connection))
     }
 
     fn close(&self) {
-        self.control.close();
-        self.data.iter().for_each(|data| data.close());
+        self.all().for_each(|one| one.close());
     }
 }
 

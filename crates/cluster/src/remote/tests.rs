@@ -114,6 +114,28 @@ impl Scene {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn operators_see_silence_missed_fences_connections_and_reconnects() {
+    let scene = Scene::new();
+    advance(s(4)).await;
+    let report = scene.remote.report();
+    assert_eq!((report.silence, report.connections, report.reconnects), (s(4), 0, 0), "it never came");
+    let dialled = scene.dial(1);
+    scene.renew();
+    advance(s(1)).await;
+    let report = scene.remote.report();
+    assert_eq!((report.standing, report.silence, report.connections), (Standing::Ready, s(1), 3));
+    assert_eq!((report.lease_left, report.missed_fences), (RULES.lease.mul_f64(1.05) - s(1), 0));
+    scene.cut(&dialled);
+    advance(s(20)).await;
+    scene.fence(5).await.unwrap();
+    let report = scene.remote.report();
+    assert_eq!((report.standing, report.silence, report.connections), (Standing::Out, s(21), 0));
+    assert_eq!((report.lease_left, report.missed_fences, report.reconnects), (s(0), 1, 0));
+    let _dialled = scene.dial(1);
+    assert_eq!(scene.remote.report().reconnects, 1);
+}
+
 fn is_unknown<T>(answer: &Result<T, PoolError>) -> bool {
     matches!(answer, Err(PoolError::Unknown(POOL)))
 }
