@@ -119,6 +119,36 @@ pub struct PoolView {
     /// Files whose writers contend for the same pages now.
     pub contended_files: u64,
     pub scrub: ScrubView,
+    /// `None`: the pool is one of this process.
+    pub host: Option<PoolHostView>,
+}
+
+/// The host of a pool that has joined, as the head sees it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PoolHostView {
+    /// As it calls itself.
+    pub host: String,
+    /// Of its program; `None`: it has not connected since the start of the head.
+    pub version: Option<String>,
+    /// `ready`, `suspect`, `out`.
+    pub standing: String,
+    /// Since its last sign of life, or since the start of the head if it has given none.
+    pub silent_s: u64,
+    /// Left of its lease; 0: it is over.
+    pub lease_s: f64,
+    /// Files of which a fence was not delivered.
+    pub missed_fences: u64,
+    /// Connections of the pool host.
+    pub connections: u64,
+    /// Since the start of the head.
+    pub reconnects: u64,
+}
+
+impl PoolHostView {
+    /// `None`: nothing.
+    pub fn missed(&self) -> Option<String> {
+        (self.missed_fences > 0).then(|| format!("fences missed: {}", self.missed_fences))
+    }
 }
 
 /// The comparison of a pool's replicas with their block sums.

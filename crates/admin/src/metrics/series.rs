@@ -101,6 +101,28 @@ pub const SERIES: &[Series] = &[
         &["direction", "pool"],
         "Time per MiB at the pool, as NFS clients report; 0 without recent reports.",
     ),
+    gauge(
+        "forebay_pool_host_state",
+        &["pool", "state"],
+        "1 for the state of the pool on another host, 0 for the other states.",
+    ),
+    gauge(
+        "forebay_pool_host_silent_seconds",
+        &["pool"],
+        "Time since the pool host gave a sign of life, or since the start of the head if it gave none.",
+    ),
+    gauge("forebay_pool_host_lease_seconds", &["pool"], "Time left of the pool's lease; 0 if it is over."),
+    gauge(
+        "forebay_pool_host_missed_fences",
+        &["pool"],
+        "Files of which a fence was not delivered to the pool host.",
+    ),
+    gauge("forebay_pool_host_connections", &["pool"], "Connections of the pool host to the head."),
+    counter(
+        "forebay_pool_host_reconnects_total",
+        &["pool"],
+        "Times that the pool host has connected again since the start of the head.",
+    ),
     gauge("forebay_scrub_running", &["pool"], "1 while a scrub of the pool runs."),
     counter("forebay_scrub_read_bytes_total", &["pool"], "Bytes that scrubs read."),
     counter("forebay_scrub_bad_blocks_total", &["pool"], "Bad blocks that scrubs, reads and copies found."),

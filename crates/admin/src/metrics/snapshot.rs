@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 use ::metrics::{counter, gauge};
 
 use crate::instance::{
-    CopyView, GatheredView, JournalView, NamespaceView, NfsView, ReadAheadView, ScrubView, Snapshot,
+    CopyView, GatheredView, JournalView, NamespaceView, NfsView, PoolHostView, ReadAheadView, ScrubView,
+    Snapshot,
 };
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
+
+/// Of pools on other hosts.
+const STANDINGS: [&str; 3] = ["ready", "suspect", "out"];
 
 /// Into the recorder of this thread.
 pub(super) fn record(snapshot: &Snapshot) {
@@ -136,6 +140,9 @@ fn pools(snapshot: &Snapshot) {
         set("forebay_pool_contended_files", pool.contended_files as f64);
         set("forebay_pool_slow", if pool.slow { 1.0 } else { 0.0 });
         scrub(&pool.name, &pool.scrub);
+        if let Some(host) = &pool.host {
+            pool_host(&pool.name, host);
+        }
         for (direction, operation_us, mib_us) in [
             ("read", pool.client_read_us_per_operation, pool.client_read_us_per_mib),
             ("write", pool.client_write_us_per_operation, pool.client_write_us_per_mib),
@@ -148,6 +155,19 @@ fn pools(snapshot: &Snapshot) {
             set("forebay_pool_client_mib_seconds", mib_us);
         }
     }
+}
+
+fn pool_host(pool: &str, host: &PoolHostView) {
+    for state in STANDINGS {
+        let is_so = if host.standing == state { 1.0 } else { 0.0 };
+        gauge!("forebay_pool_host_state", "pool" => pool.to_owned(), "state" => state).set(is_so);
+    }
+    let set = |series: &'static str, value: f64| gauge!(series, "pool" => pool.to_owned()).set(value);
+    set("forebay_pool_host_silent_seconds", host.silent_s as f64);
+    set("forebay_pool_host_lease_seconds", host.lease_s);
+    set("forebay_pool_host_missed_fences", host.missed_fences as f64);
+    set("forebay_pool_host_connections", host.connections as f64);
+    counter!("forebay_pool_host_reconnects_total", "pool" => pool.to_owned()).absolute(host.reconnects);
 }
 
 fn scrub(pool: &str, scrub: &ScrubView) {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::instance::{
     CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoCpuView, IoLaneView, IoModeView,
-    IoTimesView, JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolView, QuestionCount,
-    ReadAheadView, ScrubView,
+    IoTimesView, JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolHostView, PoolView,
+    QuestionCount, ReadAheadView, ScrubView,
 };
 
 fn snapshot() -> Snapshot {
@@ -38,6 +38,15 @@ fn snapshot() -> Snapshot {
                 name: "pool-1".to_owned(),
                 offline: Some("disk".to_owned()),
                 drained: true,
+                host: Some(PoolHostView {
+                    standing: "out".to_owned(),
+                    silent_s: 41,
+                    lease_s: 0.5,
+                    missed_fences: 6,
+                    connections: 3,
+                    reconnects: 2,
+                    ..PoolHostView::default()
+                }),
                 ..PoolView::default()
             },
         ],
@@ -170,6 +179,13 @@ fn the_text_has_values_types_and_help() {
         "forebay_pool_up{pool=\"pool-1\"} 0",
         "forebay_pool_drained{pool=\"pool-0\"} 0",
         "forebay_pool_drained{pool=\"pool-1\"} 1",
+        "forebay_pool_host_state{pool=\"pool-1\",state=\"out\"} 1",
+        "forebay_pool_host_state{pool=\"pool-1\",state=\"ready\"} 0",
+        "forebay_pool_host_silent_seconds{pool=\"pool-1\"} 41",
+        "forebay_pool_host_lease_seconds{pool=\"pool-1\"} 0.5",
+        "forebay_pool_host_missed_fences{pool=\"pool-1\"} 6",
+        "forebay_pool_host_connections{pool=\"pool-1\"} 3",
+        "forebay_pool_host_reconnects_total{pool=\"pool-1\"} 2",
         "forebay_pool_slow{pool=\"pool-0\"} 1",
         "forebay_pool_slow{pool=\"pool-1\"} 0",
         "forebay_scrub_bad_blocks_total{pool=\"pool-0\"} 3",

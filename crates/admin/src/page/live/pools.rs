@@ -2,7 +2,7 @@
 
 use types::display::{Seconds, Size};
 
-use crate::instance::{PoolView, Problem, Snapshot};
+use crate::instance::{PoolHostView, PoolView, Problem, Snapshot};
 use crate::page::format::{Count, Grouped};
 use crate::page::html::{Html, html};
 
@@ -43,7 +43,11 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) 
 fn row(out: &mut Html, pool: &PoolView) {
     html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\">" (pool.name) "<span class=\"under\">"
         (pool.address)
-        "</span></th><td>");
+        "</span>");
+    if let Some(host) = &pool.host {
+        html!(out; "<span class=\"under\">host " (host.host) "</span>");
+    }
+    html!(out; "</th><td>");
     match &pool.offline {
         None if pool.drained => html!(out; "<span class=\"state\">Drained</span>"),
         None => {
@@ -56,6 +60,9 @@ fn row(out: &mut Html, pool: &PoolView) {
             let state = if pool.drained { "Offline, drained" } else { "Offline" };
             html!(out; "<span class=\"state bad\">" (state) "</span><span class=\"under\">" (reason) "</span>");
         }
+    }
+    if let Some(missed) = pool.host.as_ref().and_then(PoolHostView::missed) {
+        html!(out; "<span class=\"under\">" (missed) "</span>");
     }
     html!(out; "</td><td class=\"space\">" [space(pool)] "</td><td class=\"n\">" (Grouped(pool.replicas))
         "</td>");
@@ -88,6 +95,21 @@ fn spoken(problems: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pool_on_another_host_is_shown_with_its_host_and_the_fences_that_it_missed() {
+        let text = |host| {
+            let mut out = Html::new();
+            row(&mut out, &PoolView { host, ..PoolView::default() });
+            out.into_string()
+        };
+        let host = PoolHostView { host: "fb2 <x>".to_owned(), missed_fences: 3, ..PoolHostView::default() };
+        let told = text(Some(host));
+        assert!(told.contains("host fb2 &lt;x&gt;</span>") && told.contains("fences missed: 3"), "{told}");
+        let told = text(Some(PoolHostView::default()));
+        assert!(!told.contains("fences missed"), "{told}");
+        assert!(!text(None).contains("host "), "it is one of the head");
+    }
 
     #[test]
     fn a_pool_that_is_slow_to_clients_is_shown_so_while_it_is_in_order() {
