@@ -180,7 +180,7 @@ def a_copy_of_the_directory_of_a_running_host_is_refused(place):
     head = Head(place).ready()
     host = PoolHost(place, "--join", head.token()).ready()
     host.stop_well()
-    shutil.copytree(host.data, host.data + ".copy")
+    shutil.copytree(host.data, host.data + ".copy", ignore=shutil.ignore_patterns("control.sock"))
     host = PoolHost(place, data=host.data).ready()
     head.becomes("pool-1", "ready")
     copy = PoolHost(place, data=host.data + ".copy")
@@ -244,8 +244,51 @@ def files_put_by_http_lie_on_the_host_and_outlive_it(place):
     check(fsck.returncode == 0, "beside the running head: " + fsck.stdout)
 
 
+def a_pool_host_says_how_it_is_and_sends_other_questions_to_its_head(place):
+    head = Head(place).ready()
+    host = PoolHost(place, "--join", head.token()).ready()
+    head.becomes(host.name, "ready")
+
+    def ask(*argv):
+        said = place.run(*argv, "--data", host.data, "--json")
+        check(said.returncode == 0, "%s: %s" % (" ".join(argv), said.stdout))
+        return json.loads(said.stdout)
+    within(WAIT_S, lambda: ask("status")["lease_s"] > 0, lambda: "no lease: %s" % ask("status"))
+    status = ask("status")
+    same("pool", (status["pool"], status["head"]["connected"], status["problems"]), (host.name, True, []))
+    same("list", [p["name"] for p in ask("pool", "list")["pools"]], [host.name])
+    same("iostat", [p["name"] for p in ask("pool", "iostat")["pools"]], [host.name])
+    same("scrub", ask("pool", "scrub", host.name)["problems"], [])
+    before = sorted(os.listdir(host.data))
+    for argv in (["fsck"], ["dir", "show", "/"], ["user", "list"], ["cluster", "token"], ["keys", "renew"], ["quota", "list"], ["pool", "drain", host.name],
+                 ["namespace", "backup", "--to", place.path("dump")]):
+        said = place.run(*argv, "--data", host.data)
+        check(said.returncode == 1 and "ask its head, 127.0.0.1:%d" % head.cluster_port in said.stdout and len(said.stdout.splitlines()) == 1,
+              "%s: %r" % (argv, said))
+    same("files", sorted(os.listdir(host.data)), before)
+    head.stop()
+    within(WAIT_S, lambda: [p["kind"] for p in ask("status")["problems"]][:1] == ["head-away"], lambda: "no head-away: %s" % ask("status"))
+    head = Head(place, again=head).ready()
+    head.becomes(host.name, "ready")
+    host.stop_well()
+    within(WAIT_S, lambda: head.ask("cluster", "status")["pools"][0]["connections"] == 0, lambda: "connections: %s" % head.ask("cluster", "status"))
+
+
+def a_token_in_a_file_is_used_once(place):
+    head = Head(place).ready()
+    path = place.path("join-token")
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+        f.write(head.token() + "\n")
+    host = PoolHost(place, "--join-file", path).ready()
+    check(not os.path.exists(path), "the token is there still")
+    host.stop_well()
+    PoolHost(place, "--join-file", path, data=host.data).ready()
+    head.becomes(host.name, "ready")
+
+
 SCENARIOS = [a_host_joins_by_a_token_and_comes_back_without_it, a_stop_in_order_of_a_host_and_of_the_head_warns_of_nothing,
              a_mistyped_token_is_refused_in_one_line, a_token_is_asked_for_with_hours,
              a_token_of_another_cluster_is_refused, a_second_process_on_the_same_directory_is_refused,
              a_copy_of_the_directory_of_a_running_host_is_refused, strangers_that_say_nothing_do_not_keep_a_host_out, a_host_without_a_token_is_refused,
-             a_directory_without_a_cluster_gives_no_tokens, a_head_goes_on_as_a_cluster, files_put_by_http_lie_on_the_host_and_outlive_it]
+             a_directory_without_a_cluster_gives_no_tokens, a_head_goes_on_as_a_cluster, files_put_by_http_lie_on_the_host_and_outlive_it,
+             a_pool_host_says_how_it_is_and_sends_other_questions_to_its_head, a_token_in_a_file_is_used_once]

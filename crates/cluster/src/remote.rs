@@ -177,11 +177,6 @@ impl RemotePool {
         self.state.lock().lease.standing(self.clock.monotonic())
     }
 
-    /// By the clock's monotonic time. It moves with each renewal.
-    pub fn lease_end(&self) -> Duration {
-        self.state.lock().lease.until()
-    }
-
     async fn ask<A: Xdr, W: Xdr + Send + Unpin + 'static>(
         &self,
         procedure: u32,

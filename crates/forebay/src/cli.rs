@@ -349,14 +349,17 @@ pub enum PoolCommand {
     Scrub(ScrubArguments),
 }
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct PoolUpArguments {
     /// Data directory of the pool, with its key; created if it is missing [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Join the cluster that made this token; needed at the first start, and when the head has another address
+    /// Join the cluster that made this token, or with - the token on standard input; needed at the first start, and when the head has another address
     #[arg(long, value_name = "TOKEN")]
     pub join: Option<String>,
+    /// Join by the token in FILE, if FILE exists, and remove FILE once the host has joined; others must not be able to read it
+    #[arg(long, value_name = "FILE", conflicts_with = "join")]
+    pub join_file: Option<PathBuf>,
     /// Address to listen on for clients [default: the key listen if it is not loopback, else 0.0.0.0]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<IpAddr>,

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::cli::{ConfigCommand, InstanceArguments, PoolUpArguments, UpArguments};
 use crate::data_dir::SQLITE;
 use crate::output;
+use crate::pool_host::refuse_pool_host;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -446,8 +447,15 @@ impl Config {
 }
 
 impl InstanceArguments {
-    /// The configuration of the instance meant; its `data` is where it lies.
+    /// The configuration of the instance meant; its `data` is where it lies. A pool host is none.
     pub fn config(&self) -> Result<Config> {
+        let config = self.config_of_any()?;
+        refuse_pool_host(&config.data)?;
+        Ok(config)
+    }
+
+    /// For commands that a pool host answers, too.
+    pub fn config_of_any(&self) -> Result<Config> {
         let mut config = Config::read_or_default(self.config.as_deref())?;
         if let Some(data) = &self.data {
             config.data.clone_from(data);

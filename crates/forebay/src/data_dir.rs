@@ -31,6 +31,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use types::{PoolId, Random, hex, hex::Hex};
 
+use crate::pool_host::{KnownHost, refuse_pool_host};
+
 /// The namespace's database is a file in the data directory.
 pub const SQLITE: &str = "sqlite";
 
@@ -95,8 +97,11 @@ impl DataDir {
     /// Opens the directory or makes a new one. `pools`: how many are wanted; they can become more, never fewer.
     pub fn open(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result<DataDir> {
         let path = make_private(path)?;
-        if path.join("member.json").exists() {
-            bail!("{} is the data directory of a pool host: choose another with --data", path.display());
+        if KnownHost::of(&path).is_some() {
+            bail!(
+                "{0} is the data directory of a pool host: start it with `forebay pool up --data {0}`, or choose another with --data",
+                path.display()
+            );
         }
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;
@@ -142,6 +147,7 @@ impl DataDir {
 
     /// As `open`, but nothing is made: for commands that look at an existing instance.
     pub fn open_existing(path: &Path, random: &dyn Random) -> Result<DataDir> {
+        refuse_pool_host(path)?;
         if !path.join("instance.json").exists() {
             bail!("{} is no Forebay data directory (give it with --data)", path.display());
         }
@@ -155,6 +161,7 @@ impl DataDir {
 
     /// Its id; of a directory that may be in use.
     pub fn instance_of(path: &Path) -> Result<[u8; 16]> {
+        refuse_pool_host(path)?;
         let file = path.join("instance.json");
         let text = fs::read(&file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {

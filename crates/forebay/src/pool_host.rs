@@ -1,15 +1,19 @@
 //! `forebay pool up`: a pool on a host of its own, which joins a head.
 
 mod dir;
+mod join_token;
+mod responder;
+mod status;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::Pool;
-use cluster::trust::{Fingerprint, MemberKey, Token, client_config};
+use cluster::trust::{Fingerprint, MemberKey, client_config};
 use cluster::{Admission, HeldLease, LeasedPool, MemberConfig, PoolMember, Process};
 use door_nfs::{Export, Flight, PoolDoor, PoolDoorConfig, Security, ServedHosts, Squash};
 use files::PunctualPool;
@@ -24,10 +28,18 @@ use types::{Clock, Random};
 
 use crate::cli::PoolUpArguments;
 use crate::config::Config;
+use crate::control;
+use crate::pools::scrub;
 use crate::services::pool_config;
 use crate::system::{SleeplessClock, SystemClock, SystemRandom};
+use crate::up::notify::Notifier;
+use crate::up::supervision::Supervision;
 use crate::up::{self, Measures, announce, listen, start_log};
+pub use dir::{KnownHost, refuse_pool_host};
 use dir::{Member, PoolHostDir};
+use join_token::JoinToken;
+use responder::{HostParts, HostResponder, NoNames};
+pub use status::HostStatus;
 
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
@@ -35,13 +47,13 @@ const STOP: Duration = Duration::from_secs(4);
 pub fn run(arguments: &PoolUpArguments) -> Result<ExitCode> {
     let config = Config::assemble_pool(arguments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    start_log(&config, &clock);
-    let token = arguments.join.as_deref().map(str::parse::<Token>).transpose().context("--join")?;
+    let log = start_log(&config, &clock);
+    let token = JoinToken::given(arguments)?;
     let advertise = arguments.advertise.as_deref().map(checked_address).transpose()?;
     let dir = PoolHostDir::open(&config.data)?;
     up::raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(&config, &dir, token, advertise, clock));
+    let outcome = runtime.block_on(serve(&config, &dir, token, advertise, (clock, log)));
     runtime.shutdown_timeout(Duration::from_millis(500));
     outcome.map(|()| ExitCode::SUCCESS)
 }
@@ -58,10 +70,12 @@ fn checked_address(text: &str) -> Result<String> {
 async fn serve(
     config: &Config,
     dir: &PoolHostDir,
-    token: Option<Token>,
+    token: Option<JoinToken>,
     advertise: Option<String>,
-    clock: Arc<dyn Clock>,
+    (clock, log): (Arc<dyn Clock>, LogControl),
 ) -> Result<()> {
+    let notifier = Notifier::of_environment()?;
+    notifier.status("joins the cluster, or opens the pool");
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let starting = async {
         // The port before anything is touched: a port in use is the commonest mistake.
@@ -80,7 +94,15 @@ async fn serve(
     start.abort();
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
+    tasks.spawn(up::tick_log(log, stop.clone()));
     tasks.spawn(Arc::clone(&host.member).run(stop.clone()));
+    host.start_scrubs(config, &mut tasks, &stop);
+    let responder = Arc::new(host.responder(dir, listener.local_addr()?));
+    let control = tokio::spawn(control::serve(control::listen(dir.path())?, Arc::clone(&responder) as _));
+    // Before the head has answered, for it may be away for long: the status says so.
+    let supervision = Arc::new(Supervision { notifier, parts: Arc::new(HostParts(Arc::clone(&responder))) });
+    supervision.notifier.ready(&supervision.status().await);
+    tasks.spawn(Arc::clone(&supervision).run(stop.clone()));
     if let Some(keytab) = host.keytab.take() {
         tasks.spawn(up::security::watch_keytab(keytab, Arc::clone(&host.security), stop.clone()));
     }
@@ -96,21 +118,24 @@ async fn serve(
             let admission = admission.context("the connection to the head has ended")?;
             announce(&host.banner(&listener)?, "ready", config);
             let door = host.door(config, admission);
-            tasks.spawn(door.serve(listener, stop.clone()));
+            tasks.spawn(Arc::clone(&door).serve(listener, stop.clone()));
+            let _ = responder.door.set(door);
             ended.await;
         }
         () = &mut ended => {}
     }
+    supervision.notifier.stopping();
     announce("Forebay stops: finishing what is under way\n", "stopping", config);
     stop_sender.send_replace(true);
     host.stop(tasks).await;
+    control.abort();
     Ok(())
 }
 
 /// A host that has joined keeps its place; a token tells it of another address of its head.
-async fn join(dir: &PoolHostDir, token: Option<Token>, host: &str) -> Result<Member> {
-    match (dir.member()?, token) {
-        (Some(member), None) => Ok(member),
+async fn join(dir: &PoolHostDir, given: Option<JoinToken>, host: &str) -> Result<Member> {
+    let member = match (dir.member()?, given.as_ref().map(|given| &given.token)) {
+        (Some(member), None) => member,
         (Some(mut member), Some(token)) => {
             if Fingerprint::of_pem(&member.authority)? != token.authority {
                 bail!(
@@ -119,20 +144,25 @@ async fn join(dir: &PoolHostDir, token: Option<Token>, host: &str) -> Result<Mem
                 );
             }
             dir.record_heads(&mut member, &token.addresses)?;
-            Ok(member)
+            member
         }
         (None, None) => bail!(
-            "{} has not joined a cluster: give a token with --join (`forebay cluster token` on the head prints one); if it has, \
-             is its disk mounted?",
+            "{} has not joined a cluster: give a token with --join or --join-file (`forebay cluster token` on the head prints \
+             one); if it has, is its disk mounted?",
             dir.path().display()
         ),
         (None, Some(token)) => {
             let key: MemberKey = dir.key_to_join()?;
-            let membership = cluster::join(&token, &key, host).await.context("cannot join")?;
-            dir.record(&membership, &token)?;
-            dir.member()?.with_context(|| anyhow!("cannot read what was written to {}", dir.path().display()))
+            let membership = cluster::join(token, &key, host).await.context("cannot join")?;
+            dir.record(&membership, token)?;
+            dir.member()?
+                .with_context(|| anyhow!("cannot read what was written to {}", dir.path().display()))?
         }
+    };
+    if let Some(given) = given {
+        given.used();
     }
+    Ok(member)
 }
 
 fn host_name() -> String {
@@ -217,6 +247,29 @@ impl PoolHost {
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
         let measures = Measures::new(Arc::clone(&clock));
         PoolDoor::start(Arc::clone(&self.leased), admission.key, clock, random, measures, door)
+    }
+
+    fn responder(&self, dir: &PoolHostDir, nfs: SocketAddr) -> HostResponder {
+        let (path, pool) = (dir.path().to_owned(), Some(self.local.id()));
+        HostResponder {
+            host: KnownHost { path, pool, heads: self.heads.clone() },
+            cluster: self.instance,
+            nfs,
+            clock: Arc::clone(&self.clock),
+            started: self.clock.monotonic(),
+            local: Arc::clone(&self.local),
+            pool: Arc::clone(&self.leased),
+            member: Arc::clone(&self.member),
+            door: OnceLock::new(),
+        }
+    }
+
+    fn start_scrubs(&self, config: &Config, tasks: &mut JoinSet<()>, stop: &watch::Receiver<bool>) {
+        let every = Duration::from_secs(u64::from(config.pools.scrub_every_days) * 86_400);
+        if !every.is_zero() {
+            let (pool, clock) = (Arc::clone(&self.local), Arc::clone(&self.clock));
+            tasks.spawn(scrub::start_by_itself(pool, Arc::new(NoNames), clock, every, stop.clone()));
+        }
     }
 
     fn banner(&self, listener: &TcpListener) -> Result<String> {

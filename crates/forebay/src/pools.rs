@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod costs;
 pub mod gathered;
 pub mod iostat;
+pub mod problems;
 pub mod scrub;
 pub mod times;
 pub mod write_journal;
@@ -12,6 +13,7 @@ pub mod write_journal;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use admin::instance::PoolHostView;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use types::PoolId;
@@ -20,6 +22,7 @@ use crate::cli::{InstanceArguments, PoolArguments, PoolCommand};
 use crate::cluster::book::Book;
 use crate::control::{self, Request};
 use crate::data_dir::{DataDir, DrainedPools};
+use crate::pool_host::KnownHost;
 use crate::questions::PoolQuestion;
 use crate::system::SystemRandom;
 use crate::table::{Column, Table};
@@ -29,13 +32,17 @@ use crate::{output, pool_host};
 pub struct PoolState {
     /// `pool-0`.
     pub name: String,
-    pub drained: bool,
-    /// To most clients: it gets half as many new files.
-    pub slow: bool,
+    /// `None`: only its head knows.
+    pub drained: Option<bool>,
+    /// To most clients: it gets half as many new files. `None`: only its head knows.
+    pub slow: Option<bool>,
     pub offline: Option<String>,
     /// Files there of which clients still have layouts, while it is drained or offline. `None`: it is not known, for
     /// nothing runs.
     pub layouts_left: Option<usize>,
+    /// Of a pool on another host, as a head that runs sees it.
+    #[serde(default)]
+    pub host: Option<PoolHostView>,
 }
 
 #[derive(Serialize)]
@@ -74,9 +81,18 @@ fn number(name: &str) -> Result<u32> {
 }
 
 fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolState>> {
-    let data = place.config()?.data;
+    let data = place.config_of_any()?.data;
+    let host = KnownHost::of(&data);
+    if let (Some(host), PoolQuestion::Drain(_) | PoolQuestion::Enable(_)) = (&host, question) {
+        bail!(host.refusal());
+    }
     if let Some(pools) = control::ask(&data, Request::Pool(question))? {
         return Ok(pools);
+    }
+    if let Some(host) = host {
+        let pool = host.pool.with_context(|| format!("{} has not joined a cluster", data.display()))?;
+        let offline = Some("its process does not run".to_owned());
+        return Ok(vec![PoolState { offline, ..PoolState::of_host(pool) }]);
     }
     let data = DataDir::open_existing(&data, &SystemRandom)?;
     let elsewhere = Book::pools_of(data.path())?.into_iter().map(|pool| PoolId(pool.number));
@@ -84,10 +100,9 @@ fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolStat
     let drained = apply(&data.drained_pools(), &all, question)?;
     let state = |id: PoolId| PoolState {
         name: id.to_string(),
-        drained: drained.contains(&id),
-        slow: false,
-        offline: None,
-        layouts_left: None,
+        drained: Some(drained.contains(&id)),
+        slow: Some(false),
+        ..PoolState::of_host(id)
     };
     Ok(all.into_iter().map(state).collect())
 }
@@ -116,24 +131,39 @@ pub fn apply(
 
 impl PoolList {
     fn text(&self) -> String {
-        let mut table = Table::new([Column::Text("pool"), Column::Text("state")]);
+        if self.pools.iter().all(|pool| pool.host.is_none()) {
+            let mut table = Table::new([Column::Text("pool"), Column::Text("state")]);
+            self.pools.iter().for_each(|pool| table.row([pool.name.clone(), pool.state()]));
+            return table.to_string();
+        }
+        let mut table = Table::new([Column::Text("pool"), Column::Text("host"), Column::Text("state")]);
         for pool in &self.pools {
-            table.row([pool.name.clone(), pool.state()]);
+            let host = pool.host.as_ref().map(|host| host.host.clone()).unwrap_or_default();
+            table.row([pool.name.clone(), host, pool.state()]);
         }
         table.to_string()
     }
 }
 
 impl PoolState {
+    /// As its own host knows it.
+    pub fn of_host(pool: PoolId) -> PoolState {
+        PoolState { name: pool.to_string(), ..PoolState::default() }
+    }
+
     fn state(&self) -> String {
         let drained = match (self.drained, self.layouts_left) {
-            (false, _) => None,
-            (true, None | Some(0)) => Some("drained".to_owned()),
-            (true, Some(left)) => Some(format!("draining, files of which clients have layouts: {left}")),
+            (None | Some(false), _) => None,
+            (Some(true), None | Some(0)) => Some("drained".to_owned()),
+            (Some(true), Some(left)) => {
+                Some(format!("draining, files of which clients have layouts: {left}"))
+            }
         };
-        let said: Vec<String> = drained.into_iter().chain(self.offline.clone()).collect();
+        let missed = self.host.as_ref().and_then(PoolHostView::missed);
+        let said: Vec<String> = drained.into_iter().chain(self.offline.clone()).chain(missed).collect();
         match said.is_empty() {
-            true if self.slow => "enabled; slow to clients".to_owned(),
+            true if self.slow == Some(true) => "enabled; slow to clients".to_owned(),
+            true if self.drained.is_none() => "in order; its head knows whether it is enabled".to_owned(),
             true => "enabled".to_owned(),
             false => said.join("; "),
         }
@@ -155,15 +185,20 @@ mod tests {
         let pool = |drained: bool, offline: Option<&str>| {
             let offline = offline.map(str::to_owned);
             let layouts_left = drained.then_some(0);
-            PoolState { name: "pool-3".to_owned(), drained, slow: false, offline, layouts_left }
+            let (drained, slow) = (Some(drained), Some(false));
+            PoolState { drained, slow, offline, layouts_left, ..PoolState::of_host(PoolId(3)) }
         };
         let state = |drained, offline| pool(drained, offline).state();
         assert_eq!(state(false, None), "enabled");
-        let slow = PoolState { slow: true, ..pool(false, None) };
+        let slow = PoolState { slow: Some(true), ..pool(false, None) };
         assert_eq!(slow.state(), "enabled; slow to clients");
         assert_eq!(state(true, None), "drained");
         assert_eq!(state(false, Some("no disk")), "no disk");
         assert_eq!(state(true, Some("no disk")), "drained; no disk");
+        let host = PoolHostView { missed_fences: 2, ..PoolHostView::default() };
+        let missed = PoolState { host: Some(host), ..pool(false, Some("no answer for 7 s")) };
+        assert_eq!(missed.state(), "no answer for 7 s; fences missed: 2");
+        assert!(PoolState::of_host(PoolId(3)).state().starts_with("in order"));
     }
 
     #[test]

@@ -160,7 +160,12 @@ fn put_arguments<'a>(page: &mut String, rows: impl Iterator<Item = &'a Row>) {
 
 /// The form of the objects, by an example.
 fn put_json(page: &mut String) {
-    let pool = PoolState { name: "pool-0".to_owned(), ..PoolState::default() };
+    let pool = PoolState {
+        name: "pool-0".to_owned(),
+        drained: Some(false),
+        slow: Some(false),
+        ..PoolState::default()
+    };
     let object = serde_json::to_string_pretty(&PoolList { pools: vec![pool] }).unwrap();
     write!(page, "{JSON}```json\n{object}\n```\n\n").unwrap();
 }

@@ -36,14 +36,14 @@ pub use overview::Measures;
 use overview::Overview;
 
 pub mod http;
-mod notify;
+pub mod notify;
 mod origin;
 mod outside;
 mod overview;
 mod reload;
 mod responder;
 pub mod security;
-mod supervision;
+pub mod supervision;
 mod writers;
 
 /// Connections that the system has ready before they are accepted; its own bound (`net.core.somaxconn`) may be lower.
@@ -129,7 +129,7 @@ async fn serve(
 
     let head = Head { config, data, services: &services, pool_map: &map, keys: &keys, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
-    let overview = make_overview(&head, &door, &map, measures, log.clone());
+    let overview = make_overview(&head, (&door, &map, &cluster), measures, log.clone());
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
@@ -292,8 +292,7 @@ fn start_naming(
 /// Collects the services that the administrator's interface reads.
 fn make_overview(
     head: &Head<'_>,
-    door: &Arc<HeadDoor>,
-    pool_map: &Arc<PoolMap>,
+    (door, pool_map, cluster): (&Arc<HeadDoor>, &Arc<PoolMap>, &Option<Arc<ClusterHead>>),
     measures: Arc<Measures>,
     log: LogControl,
 ) -> Overview {
@@ -305,6 +304,7 @@ fn make_overview(
         namespace: Arc::clone(&services.namespace),
         pool_map: Arc::clone(pool_map),
         local_pools: services.local_pools.clone(),
+        cluster: cluster.clone(),
         door: Arc::clone(door),
         keys: Arc::clone(keys),
         files: Arc::clone(files),
@@ -316,7 +316,7 @@ fn make_overview(
 }
 
 /// Tells how many repeated warnings were left out.
-async fn tick_log(log: LogControl, mut stop: watch::Receiver<bool>) {
+pub async fn tick_log(log: LogControl, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         log.tick();
         tokio::select! {

@@ -53,8 +53,11 @@ Examples:
 pub const POOL_UP: &str = "\
 The pool serves clients once its head has answered. It ends at SIGTERM or Ctrl-C, within 5 seconds.
 
+Every user of the host can read a token that stands on the command line. --join - and --join-file keep it private.
+
 Examples:
   forebay pool up --data /srv/pool --join TOKEN
+  forebay pool up --data /srv/pool --join -
   forebay pool up --data /srv/pool
   forebay pool up --data /srv/pool --listen 192.0.2.11 --advertise 198.51.100.11";
 
@@ -72,10 +75,12 @@ Examples:
   forebay cluster status --data /srv/forebay";
 
 pub const STATUS: &str = "\
-The instance must be running. Run the command as the owner of the data directory.
+The instance must be running. Run the command as the owner of the data directory. In the data directory of a pool host,
+the command shows its pool, its head and its lease.
 
 Examples:
-  forebay status --config /etc/forebay/forebay.toml";
+  forebay status --config /etc/forebay/forebay.toml
+  forebay status --config /etc/forebay/pool.toml";
 
 pub const FSCK: &str = concat!(
     "\
@@ -134,10 +139,12 @@ Examples:
 
 pub const POOL_LIST: &str = concat!(
     running_or_stopped!(),
-    "
+    " In the data directory of a
+pool host, the command lists the pool of that host. Only the head knows whether it is drained.
 
 Examples:
-  forebay pool list --config /etc/forebay/forebay.toml"
+  forebay pool list --config /etc/forebay/forebay.toml
+  forebay pool list --config /etc/forebay/pool.toml"
 );
 
 pub const POOL_ENABLE: &str = concat!(
@@ -163,11 +170,17 @@ The measurement takes up to about 20 s, at the idle priority of I/O, and at most
 which it gives back. The result is kept in calibration.json in the pool's directory. A pool without one measures its
 disk by itself once it has been idle for 5 minutes. Only pools.io = \"auto\" uses the result.
 
+A pool on another host is measured there, with the data directory of the pool host.
+
 Examples:
-  forebay pool calibrate pool-0";
+  forebay pool calibrate pool-0
+  forebay pool calibrate pool-1 --config /etc/forebay/pool.toml";
 
 pub const POOL_IOSTAT: &str = "\
 The instance must be running. Run the command as the owner of the data directory.
+
+The counts are those of the pools of one process: those of a pool on another host are shown there, with the data
+directory of the pool host.
 
 The lines before the tables have the write journals: records of small stable writes and their syncs; writes that a
 journal refused; files that were synced, so that a restart no longer needs their records; files that are yet to be
@@ -206,6 +219,9 @@ The instance must be running. Run the command as the owner of the data directory
 A replica without block sums gets them once it was not written for 10 s. A replica that differs from its sums cannot be
 read any more, until its file is removed or replaced. If the command is interrupted, the next one continues. One scrub
 of a pool runs at a time. A scrub also starts by itself, as pools.scrub_every_days says.
+
+A pool on another host is scrubbed there, with the data directory of the pool host. Files have numbers and no paths
+there.
 
 Examples:
   forebay pool scrub pool-0

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use admin::instance::PoolHostView;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use types::display::{Seconds, Size};
@@ -30,14 +31,10 @@ pub struct ClusterReport {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PoolHostReport {
     pub name: String,
-    pub host: String,
-    /// Of the program; `None`: the pool has not connected since the start of the head.
-    pub version: Option<String>,
     /// Where clients reach the pool.
     pub address: Option<String>,
-    /// `ready`, `suspect`, `out`.
-    pub standing: String,
-    pub lease_s: f64,
+    #[serde(flatten)]
+    pub seen: PoolHostView,
     pub offline: Option<String>,
     pub free_bytes: u64,
     pub total_bytes: u64,
@@ -86,25 +83,31 @@ impl ClusterReport {
         let mut table = Table::new([
             Column::Text("pool"),
             Column::Text("host"),
+            Column::Text("version"),
             Column::Text("address"),
             Column::Text("state"),
+            Column::Number("silent"),
             Column::Number("lease"),
+            Column::Number("fences missed"),
             Column::Number("free"),
         ]);
         for pool in &self.pools {
+            let seen = &pool.seen;
             let state = match &pool.offline {
-                Some(why) if pool.standing == "ready" => why.clone(),
-                Some(why) => format!("{}: {why}", pool.standing),
-                None => pool.standing.clone(),
+                Some(why) if seen.standing == "ready" => why.clone(),
+                Some(why) => format!("{}: {why}", seen.standing),
+                None => seen.standing.clone(),
             };
-            let lease = if pool.lease_s > 0.0 { format!("{:.0} s", pool.lease_s) } else { "none".to_owned() };
-            let address = pool.address.clone().unwrap_or_default();
+            let lease = if seen.lease_s > 0.0 { format!("{:.0} s", seen.lease_s) } else { "none".to_owned() };
             table.row([
                 pool.name.clone(),
-                pool.host.clone(),
-                address,
+                seen.host.clone(),
+                seen.version.clone().unwrap_or_default(),
+                pool.address.clone().unwrap_or_default(),
                 state,
+                Seconds(seen.silent_s).to_string(),
                 lease,
+                seen.missed_fences.to_string(),
                 Size(pool.free_bytes).to_string(),
             ]);
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::instance::PoolHostView;
 use anyhow::{Context, Result};
 use api::{KeyGeneration, PoolList, Term};
 use async_trait::async_trait;
@@ -21,7 +22,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::keys::{Keys, PoolsElsewhere};
 
-/// Longer names of hosts are cut.
+/// Longer texts of hosts are cut.
 const HOST_MAX: usize = 64;
 
 pub struct ClusterHead {
@@ -44,6 +45,8 @@ pub struct ClusterHead {
     book: Arc<Mutex<Book>>,
     /// Leaf lock.
     seats: RwLock<BTreeMap<PoolId, (Fingerprint, Arc<Seat>)>>,
+    /// As the hosts called themselves when they joined; here, for the list may be on its way to the disk. Leaf lock.
+    names: RwLock<BTreeMap<PoolId, String>>,
 }
 
 impl ClusterHead {
@@ -70,6 +73,7 @@ impl ClusterHead {
             keys,
             list,
             seats: RwLock::default(),
+            names: RwLock::default(),
             book: Arc::new(Mutex::new(book)),
         };
         let known = head.book.lock().pools().to_vec();
@@ -77,6 +81,7 @@ impl ClusterHead {
             let key =
                 pool.key.parse::<Fingerprint>().map_err(|error| anyhow::anyhow!("cluster.json: {error}"))?;
             head.seat_at(PoolId(pool.number), key)?;
+            head.names.write().insert(PoolId(pool.number), pool.host);
         }
         let head = Arc::new(head);
         head.keys.serve_elsewhere(Arc::clone(&head) as Arc<dyn PoolsElsewhere>);
@@ -113,30 +118,14 @@ impl ClusterHead {
     }
 
     pub fn report(&self) -> ClusterReport {
-        let hosts: BTreeMap<_, _> =
-            self.book.lock().pools().iter().map(|pool| (pool.number, pool.host.clone())).collect();
         let seats = self.seats.read().clone();
-        let now = self.clock.monotonic();
+        let mut seen = self.hosts();
         let pools = seats.into_iter().map(|(pool, (_, seat))| {
-            let told = seat.told();
-            let address = self.list.address(pool, door_nfs::NAME);
             let status = api::Pool::status(&*seat.pool);
             PoolHostReport {
                 name: pool.to_string(),
-                host: told
-                    .as_ref()
-                    .map(|told| told.host.clone())
-                    .or_else(|| hosts.get(&pool.0).cloned())
-                    .unwrap_or_default(),
-                version: told.map(|told| told.program),
-                address: address.map(|address| address.to_string()),
-                standing: match seat.pool.standing() {
-                    Standing::Ready => "ready",
-                    Standing::Suspect => "suspect",
-                    Standing::Out => "out",
-                }
-                .to_owned(),
-                lease_s: seat.pool.lease_end().saturating_sub(now).as_secs_f64(),
+                address: self.list.address(pool, door_nfs::NAME).map(|address| address.to_string()),
+                seen: seen.remove(&pool).unwrap_or_default(),
                 offline: status.trouble(),
                 free_bytes: status.free_bytes,
                 total_bytes: status.total_bytes,
@@ -149,9 +138,40 @@ impl ClusterHead {
         }
     }
 
+    /// As they are seen now, from memory.
+    pub fn hosts(&self) -> BTreeMap<PoolId, PoolHostView> {
+        let (seats, names) = (self.seats.read().clone(), self.names.read().clone());
+        let hosts = seats.into_iter().map(|(pool, (_, seat))| {
+            let (told, seen) = (seat.told(), seat.pool.report());
+            let name = || names.get(&pool).cloned().unwrap_or_default();
+            let report = PoolHostView {
+                host: told.as_ref().map_or_else(name, |told| printable(&told.host)),
+                version: told.map(|told| printable(&told.program)),
+                standing: match seen.standing {
+                    Standing::Ready => "ready",
+                    Standing::Suspect => "suspect",
+                    Standing::Out => "out",
+                }
+                .to_owned(),
+                silent_s: seen.silence.as_secs(),
+                lease_s: seen.lease_left.as_secs_f64(),
+                missed_fences: seen.missed_fences as u64,
+                connections: seen.connections as u64,
+                reconnects: seen.reconnects,
+            };
+            (pool, report)
+        });
+        hosts.collect()
+    }
+
     fn now_s(&self) -> u64 {
         u64::try_from(self.clock.now().seconds).unwrap_or(0)
     }
+}
+
+/// A text of a pool host, for terminals and logs.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(HOST_MAX).collect()
 }
 
 #[async_trait]
@@ -165,7 +185,7 @@ impl Registry for ClusterHead {
         let hash = cluster::trust::secret_hash(&secret);
         let now_s = self.now_s();
         let key = Fingerprint::of_key(&public_key.0);
-        let host: String = host.chars().filter(|c| !c.is_control()).take(HOST_MAX).collect();
+        let host = printable(&host);
         // A key that cannot be certified takes no number.
         self.authority.issue(Member::Pool(PoolId(0)), &public_key.0).map_err(|error| error.to_string())?;
         let (book, own_pools, name) = (Arc::clone(&self.book), self.own_pools, host.clone());
@@ -177,6 +197,7 @@ impl Registry for ClusterHead {
         let pool = joined.await.map_err(|_| "the head stops".to_owned())??;
         let certificate = self.authority.issue(Member::Pool(pool), &public_key.0);
         let certificate = certificate.map_err(|error| error.to_string())?;
+        self.names.write().insert(pool, host.clone());
         self.seat_at(pool, key).map_err(|error| error.to_string())?;
         tracing::info!(%pool, host, %from, "host has joined");
         Ok(Joined::Pool {
@@ -235,5 +256,17 @@ impl ClusterHead {
             Some((pool, _)) => Err(*pool),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool host could move the cursor of the operator's terminal.
+    #[test]
+    fn texts_of_pool_hosts_have_no_control_characters_and_a_bound() {
+        assert_eq!(printable("fb2\u{1b}[2J\n"), "fb2[2J");
+        assert_eq!(printable(&"x".repeat(1_000)).len(), HOST_MAX);
     }
 }

@@ -9,6 +9,7 @@ use super::location::parse;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::data_dir::SQLITE;
+use crate::pool_host::refuse_pool_host;
 use crate::system::SystemRandom;
 
 /// One end of a copy.
@@ -29,6 +30,7 @@ pub fn open(text: &str) -> Result<End> {
 
 /// Of no running head.
 pub fn open_data(path: &Path) -> Result<DataDir> {
+    refuse_pool_host(path)?;
     if !path.join("instance.json").exists() {
         bail!(
             "{} is no Forebay data directory; give a data directory, sqlite:DIR or postgres://user@host/database",

@@ -7,6 +7,7 @@
 //!   member.pem      its certificate
 //!   authority.pem   the certificate of the cluster's authority
 //!   lock            held by the running process
+//!   control.sock    `forebay status`, `forebay pool`
 //!   pool/           the pool
 //! ```
 
@@ -60,12 +61,57 @@ pub struct Member {
     document: Document,
 }
 
+/// A pool host as its directory shows it, which may be in use.
+pub struct KnownHost {
+    pub path: PathBuf,
+    /// `None`: it has not joined, or its document cannot be read.
+    pub pool: Option<PoolId>,
+    pub heads: Vec<String>,
+}
+
+impl KnownHost {
+    /// `None`: the directory is no pool host's.
+    pub fn of(path: &Path) -> Option<KnownHost> {
+        if ![MEMBER, KEY].iter().any(|name| path.join(name).exists()) {
+            return None;
+        }
+        let text = fs::read(path.join(MEMBER)).ok();
+        let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
+        let (pool, heads) =
+            document.map_or((None, Vec::new()), |document| (Some(PoolId(document.pool)), document.heads));
+        Some(KnownHost { path: path.to_owned(), pool, heads })
+    }
+
+    /// The line of a command that is for the head.
+    pub fn refusal(&self) -> String {
+        let pool = self.pool.map(|pool| format!(" ({pool})")).unwrap_or_default();
+        let heads = self.heads.join(", ");
+        let head =
+            if heads.is_empty() { "ask its head".to_owned() } else { format!("ask its head, {heads}") };
+        format!(
+            "{} is the data directory of a pool host{pool}, which has no namespace: {head}",
+            self.path.display()
+        )
+    }
+}
+
+/// For commands that need a head.
+pub fn refuse_pool_host(path: &Path) -> Result<()> {
+    match KnownHost::of(path) {
+        Some(host) => bail!(host.refusal()),
+        None => Ok(()),
+    }
+}
+
 impl PoolHostDir {
     /// Opens the directory or makes a new one.
     pub fn open(path: &Path) -> Result<PoolHostDir> {
         let path = make_private(path)?;
         if path.join("instance.json").exists() {
-            bail!("{} is the data directory of a head: choose another with --data", path.display());
+            bail!(
+                "{0} is the data directory of a head: start it with `forebay up --data {0}`, or choose another with --data",
+                path.display()
+            );
         }
         let lock = take_lock(&path)?;
         Ok(PoolHostDir { path, _lock: lock })

@@ -54,7 +54,7 @@ struct Busiest {
 pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
     let wanted = arguments.pool.as_deref().map(number).transpose()?.map(|id| PoolId(id).to_string());
     let top = arguments.top.unwrap_or(TOP);
-    let data = arguments.place.config()?.data;
+    let data = arguments.place.config_of_any()?.data;
     let Some(mut files) = control::ask::<Vec<FileStatistics>>(&data, Request::BusiestFiles(top))? else {
         bail!("no instance runs on {}: the counts begin anew with each start", data.display());
     };

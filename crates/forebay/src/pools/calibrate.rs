@@ -1,9 +1,11 @@
 //! `forebay pool calibrate`: measures the modes of I/O on a pool's disk, on a running instance.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::{Result, bail};
-use pool::{Crossover, IoSizes};
+use anyhow::{Result, anyhow, bail};
+use api::Pool;
+use pool::{Cancel, Crossover, IoSizes, LocalPool};
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::display::Size;
@@ -12,6 +14,7 @@ use super::number;
 use crate::cli::PoolArguments;
 use crate::control::{self, Request};
 use crate::output;
+use crate::progress::Meter;
 use crate::table::{Column, Table};
 
 /// The sizes from which requests leave the page cache.
@@ -33,12 +36,32 @@ pub struct Sizes {
 
 pub fn run(arguments: &PoolArguments) -> Result<ExitCode> {
     let id = number(&arguments.pool)?;
-    let data = arguments.place.config()?.data;
+    let data = arguments.place.config_of_any()?.data;
     let Some(measured) = control::ask::<PoolSizes>(&data, Request::Calibrate(id))? else {
         bail!("no instance runs on {}: only a running pool can be calibrated", data.display());
     };
     output::print(arguments.output, &measured, PoolSizes::text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends soon after it is dropped.
+pub async fn answer(pool: &Arc<LocalPool>, meter: &Arc<Meter>) -> Result<PoolSizes> {
+    meter.begin("measuring the disk");
+    let cancel = Cancel::default();
+    let _stop = CancelOnDrop(cancel.clone());
+    let (id, pool) = (pool.id(), Arc::clone(pool));
+    let sizes = tokio::task::spawn_blocking(move || pool.calibrate(&cancel)).await?;
+    sizes
+        .map(|sizes| PoolSizes::new(id, &sizes))
+        .map_err(|stopped| anyhow!("cannot calibrate {id}: {stopped}"))
+}
+
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 impl PoolSizes {

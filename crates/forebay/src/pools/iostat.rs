@@ -115,7 +115,7 @@ pub fn run(arguments: &IostatArguments) -> Result<ExitCode> {
 }
 
 fn ask(arguments: &IostatArguments, wanted: Option<u32>) -> Result<Vec<PoolIo>> {
-    let data = arguments.place.config()?.data;
+    let data = arguments.place.config_of_any()?.data;
     let Some(mut pools) = control::ask::<Vec<PoolIo>>(&data, Request::Iostat)? else {
         bail!("no instance runs on {}: the counts begin anew with each start", data.display());
     };

@@ -75,7 +75,7 @@ pub fn run(arguments: &ScrubArguments) -> Result<ExitCode> {
         rate_mib_s: arguments.rate,
         start_over: arguments.start_over,
     };
-    let data = arguments.place.config()?.data;
+    let data = arguments.place.config_of_any()?.data;
     let answer = control::ask_showing::<PoolScrub>(&data, Request::Scrub(question), arguments.progress)?;
     let Some(scrub) = answer else {
         bail!("no instance runs on {}: only a running pool can be scrubbed", data.display());

@@ -16,7 +16,7 @@ use types::Clock;
 use super::notify::Notifier;
 use super::reload::Reloader;
 use super::responder::Responder;
-use super::supervision::Supervision;
+use super::supervision::{HeadParts, Supervision};
 use crate::access_log::{AccessLog, AccessLogWriter};
 use crate::cli::UpArguments;
 use crate::config::Config;
@@ -99,8 +99,8 @@ impl Outside {
         let access_log = self.access_log();
         let Outside { mut signals, notifier, access_log: writer } = self;
         let Running { arguments, config, log, door, tls, responder, namespace, listeners } = running;
-        let supervision =
-            Arc::new(Supervision { notifier, responder, namespace: Arc::clone(&namespace), listeners });
+        let parts = Arc::new(HeadParts::new(responder, Arc::clone(&namespace), listeners));
+        let supervision = Arc::new(Supervision { notifier, parts });
         supervision.notifier.ready(&supervision.status().await);
         tasks.spawn(Arc::clone(&supervision).run(stop));
         let takers = (log, door, tls, access_log);

@@ -22,13 +22,13 @@ use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
-use pool::{BadReplica, JournalReport, LocalPool, ResidencyBytes};
-use types::{Clock, FileId, Name, PoolId, display::Size};
+use pool::{LocalPool, ResidencyBytes};
+use types::{Clock, FileId, Name, PoolId};
 
+use crate::cluster::ClusterHead;
 use crate::keys::Keys;
-use crate::output::counted;
 use crate::pool_map::{PoolMap, PoolPace};
-use crate::pools::busiest;
+use crate::pools::{busiest, problems};
 use crate::process;
 
 /// Rates are over the last so many samples, one a second.
@@ -41,10 +41,6 @@ const OPENS_SHOWN: usize = 500;
 /// Addresses of HTTP clients that are remembered, and for how long.
 const HTTP_CLIENTS_MAX: usize = 1_000;
 const HTTP_CLIENT_AGE: Duration = Duration::from_secs(300);
-/// Below this share of a pool's space an operator is to do something.
-const FREE_SHARE_MIN: f64 = 0.05;
-/// Files with bad blocks that a problem names.
-const BAD_SHOWN: usize = 3;
 
 /// Measures every operation of every door.
 pub struct Measures {
@@ -163,6 +159,7 @@ pub struct Overview {
     pub pool_map: Arc<PoolMap>,
     /// Those of this process.
     pub local_pools: Vec<Arc<LocalPool>>,
+    pub cluster: Option<Arc<ClusterHead>>,
     pub door: Arc<HeadDoor>,
     pub keys: Arc<Keys>,
     pub files: Arc<Files>,
@@ -399,34 +396,6 @@ fn refusing_growth(trouble: Trouble) -> Problem {
     }
 }
 
-/// Without paths: some users who may read problems may not read paths.
-fn bad_blocks(pool: PoolId, bad: &[BadReplica]) -> Option<Problem> {
-    if bad.is_empty() {
-        return None;
-    }
-    let shown = bad.iter().take(BAD_SHOWN).map(|bad| match bad.offsets.first() {
-        Some(offset) => format!("{} at offset {offset}", bad.file()),
-        None => bad.file().to_string(),
-    });
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    let more = if bad.len() > BAD_SHOWN { ", …" } else { "" };
-    let files = counted(bad.len() as u64, "file", "files");
-    Some(Problem {
-        kind: "bad-blocks",
-        what: format!("{pool} has bad blocks in {files}: {shown}{more}"),
-        advice: "check its disk; restore or remove the files, which the log and `forebay pool scrub` name"
-            .to_owned(),
-    })
-}
-
-fn journal_failed(pool: PoolId, journal: &JournalReport) -> Option<Problem> {
-    journal.has_failed.then(|| Problem {
-        kind: "journal-failed",
-        what: format!("the write journal of {pool} failed: small stable writes are synced with their files"),
-        advice: "check the disk of the journal, then restart the server".to_owned(),
-    })
-}
-
 /// Most of it ends without a restart, which would only interrupt clients.
 fn advice(kind: TroubleKind) -> &'static str {
     match kind {
@@ -454,6 +423,7 @@ impl Instance for Overview {
     async fn snapshot(&self) -> Snapshot {
         let usage = self.namespace.totals();
         let statuses = self.pool_map.pools();
+        let mut hosts = self.cluster.as_ref().map(|cluster| cluster.hosts()).unwrap_or_default();
         let io: Vec<_> = self.local_pools.iter().map(|pool| (pool.id(), pool.io())).collect();
         let pools = statuses.into_iter().map(|status| {
             let (id, rates) = (status.id, self.rates.of(status.id));
@@ -467,6 +437,7 @@ impl Instance for Overview {
                 missing_read_bytes: missing,
                 unknown_read_bytes: unknown,
                 scrub: self.scrub_view(id),
+                host: hosts.remove(&id),
                 ..view
             }
         });
@@ -512,38 +483,8 @@ impl Instance for Overview {
         let mut problems = Vec::new();
         problems.extend(self.namespace.trouble().map(refusing_changes));
         problems.extend(self.namespace.growth_trouble().map(refusing_growth));
-        for status in self.pool_map.pools() {
-            if let Some(why) = &status.offline {
-                problems.push(Problem {
-                    kind: "pool-offline",
-                    what: format!("{} takes no I/O: {why}", status.id),
-                    advice: "check its disk; files whose only replica is there cannot be read".to_owned(),
-                });
-            } else if let Some(why) = &status.read_only {
-                problems.push(Problem {
-                    kind: "pool-read-only",
-                    what: format!("{} takes no new files: {why}", status.id),
-                    advice:
-                        "check its disk; its files can be read, and the server checks the pool each second"
-                            .to_owned(),
-                });
-            } else if (status.free_bytes as f64) < status.total_bytes as f64 * FREE_SHARE_MIN {
-                problems.push(Problem {
-                    kind: "disk-nearly-full",
-                    what: format!(
-                        "{} has {} free of {}",
-                        status.id,
-                        Size(status.free_bytes),
-                        Size(status.total_bytes)
-                    ),
-                    advice: "remove files or add a pool; writes fail when the pool is full".to_owned(),
-                });
-            }
-        }
-        let reports = self.local_pools.iter().map(|pool| (pool.id(), pool.scrub_report().bad));
-        problems.extend(reports.filter_map(|(id, bad)| bad_blocks(id, &bad)));
-        let journals = self.local_pools.iter().filter_map(|pool| Some((pool.id(), pool.journal()?)));
-        problems.extend(journals.filter_map(|(id, journal)| journal_failed(id, &journal)));
+        problems.extend(self.pool_map.pools().iter().filter_map(problems::of_status));
+        problems.extend(self.local_pools.iter().flat_map(|pool| problems::of_disk(pool)));
         problems
     }
 
@@ -612,15 +553,6 @@ mod tests {
             assert_eq!(problem.advice.contains("restart"), needs_restart, "{problem:?}");
             assert_eq!(problem.advice.contains("by itself"), !needs_restart, "{problem:?}");
         }
-    }
-
-    #[test]
-    fn a_write_journal_is_a_problem_once_it_failed_until_a_restart() {
-        let journal = |has_failed| JournalReport { has_failed, ..JournalReport::default() };
-        assert!(journal_failed(PoolId(3), &journal(false)).is_none());
-        let problem = journal_failed(PoolId(3), &journal(true)).unwrap();
-        assert_eq!(problem.kind, "journal-failed");
-        assert!(problem.what.contains("pool-3") && problem.advice.contains("restart"), "{problem:?}");
     }
 
     #[test]

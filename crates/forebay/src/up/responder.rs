@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use api::{Pool, PoolManager};
 use door_nfs::{HeadDoor, PoolDoor};
 use files::Files;
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
-use pool::{Cancel, LocalPool};
+use pool::LocalPool;
 use tokio::sync::watch;
 use types::{Clock, PoolId};
 
@@ -25,11 +25,9 @@ use crate::fsck;
 use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
-use crate::pools::busiest;
-use crate::pools::calibrate::PoolSizes;
 use crate::pools::iostat::PoolIo;
 use crate::pools::scrub::{self, PoolScrub, ScrubStatus};
-use crate::pools::{self, PoolState};
+use crate::pools::{self, PoolState, busiest, calibrate};
 use crate::progress::Meter;
 use crate::questions::{PoolQuestion, ScrubQuestion};
 use crate::quota;
@@ -134,28 +132,17 @@ impl Responder {
         let drained = pools::apply(&kept, &all, question)?;
         self.pool_map.set_drained(drained.clone());
         let closed = self.door.closed_pools();
+        let mut hosts = self.cluster.as_ref().map(|cluster| cluster.hosts()).unwrap_or_default();
         let left = |id| closed.iter().find(|(pool, _)| *pool == id).map(|(_, left)| *left);
         let states = statuses.iter().map(|pool| PoolState {
             name: pool.id.to_string(),
-            drained: drained.contains(&pool.id),
-            slow: self.pool_map.pace(pool.id).is_slow,
+            drained: Some(drained.contains(&pool.id)),
+            slow: Some(self.pool_map.pace(pool.id).is_slow),
             offline: pool.trouble(),
             layouts_left: left(pool.id),
+            host: hosts.remove(&pool.id),
         });
         Ok(states.collect())
-    }
-
-    async fn calibrate(&self, id: PoolId, meter: &Arc<Meter>) -> Result<PoolSizes> {
-        let pool = self.local_pool(id)?;
-        meter.begin("measuring the disk");
-        let cancel = Cancel::default();
-        // If the other end closes its connection, this is dropped.
-        let _stop = CancelOnDrop(cancel.clone());
-        let pool = Arc::clone(pool);
-        let sizes = tokio::task::spawn_blocking(move || pool.calibrate(&cancel)).await?;
-        sizes
-            .map(|sizes| PoolSizes::new(id, &sizes))
-            .map_err(|stopped| anyhow!("cannot calibrate {id}: {stopped}"))
     }
 
     async fn scrub(&self, question: ScrubQuestion, meter: &Arc<Meter>) -> Result<PoolScrub> {
@@ -263,14 +250,6 @@ impl Responder {
     }
 }
 
-struct CancelOnDrop(Cancel);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
 #[async_trait::async_trait]
 impl crate::control::Responder for Responder {
     async fn respond(&self, request: Request, meter: &Arc<Meter>, items: Items) -> Result<serde_json::Value> {
@@ -289,7 +268,9 @@ impl crate::control::Responder for Responder {
             }
             Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
-            Request::Calibrate(id) => serde_json::to_value(self.calibrate(PoolId(id), meter).await?)?,
+            Request::Calibrate(id) => {
+                serde_json::to_value(calibrate::answer(self.local_pool(PoolId(id))?, meter).await?)?
+            }
             Request::Scrub(question) => serde_json::to_value(self.scrub(question, meter).await?)?,
             Request::ScrubStatus(id) => {
                 let (id, pool) = (PoolId(id), self.local_pool(PoolId(id))?);

@@ -1,6 +1,6 @@
-//! Tells the service manager how the instance is, and feeds its watchdog as long as the parts that matter answer.
+//! Tells the service manager how the process is, and feeds its watchdog as long as the parts that matter answer.
 //!
-//! These are the committer of the namespace, the listener of each door, and the tables that `forebay status` reads. A
+//! Of a head these are the committer of the namespace, the listener of each door, and the tables that `forebay status` reads. A
 //! part that waits for something outside (a database that is away, a full disk) counts as answering: a restart would not
 //! help it, and the status says what it waits for.
 
@@ -9,7 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use namespace::SqlNamespace;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -27,12 +29,19 @@ const STATUS_PERIOD: Duration = Duration::from_secs(10);
 const PARTS_OF_WATCHDOG: u32 = 4;
 const COMMITTER: &str = "committer of the namespace";
 
+/// Parts of a process, for its manager.
+#[async_trait]
+pub trait Supervised: Send + Sync {
+    /// In a line.
+    async fn status(&self) -> String;
+
+    /// Names of parts that do not answer within `patience`.
+    async fn silent_parts(&self, patience: Duration) -> Vec<String>;
+}
+
 pub struct Supervision {
     pub notifier: Notifier,
-    pub responder: Arc<Responder>,
-    pub namespace: Arc<SqlNamespace>,
-    /// Listeners of doors, by name.
-    pub listeners: Vec<(String, SocketAddr)>,
+    pub parts: Arc<dyn Supervised>,
 }
 
 impl Supervision {
@@ -43,11 +52,11 @@ impl Supervision {
         }
         let watchdog = self.notifier.watchdog().map(|time| time / PARTS_OF_WATCHDOG);
         let period = watchdog.unwrap_or(STATUS_PERIOD).min(STATUS_PERIOD);
-        let (mut told, mut turn) = (String::new(), None);
+        let mut told = String::new();
         while !*stop.borrow() {
             let asking = async {
                 match watchdog {
-                    Some(patience) => self.feed(patience, &mut turn).await,
+                    Some(patience) => self.feed(patience).await,
                     None => self.status().await,
                 }
             };
@@ -64,24 +73,13 @@ impl Supervision {
     }
 
     pub async fn status(&self) -> String {
-        let responder = Arc::clone(&self.responder);
-        // It takes the locks of tables: a thread that waits for one is none of the runtime's.
-        let report = tokio::task::spawn_blocking(move || responder.status()).await;
-        report.map_or_else(|_| "cannot tell its status".to_owned(), |report| status_line(&report))
+        self.parts.status().await
     }
 
     /// Feeds the watchdog if every part answers within `patience`.
-    async fn feed(&self, patience: Duration, turn: &mut Option<JoinHandle<bool>>) -> String {
-        let namespace = Arc::clone(&self.namespace);
-        let question = || async move { namespace.takes_turns().await };
-        let (has_turned, mut silent, status) = tokio::join!(
-            has_turned(turn, question, patience),
-            silent_listeners(&self.listeners, patience),
-            timeout(patience, self.status())
-        );
-        if !has_turned {
-            silent.push(COMMITTER.to_owned());
-        }
+    async fn feed(&self, patience: Duration) -> String {
+        let (mut silent, status) =
+            tokio::join!(self.parts.silent_parts(patience), timeout(patience, self.status()));
         if status.is_err() {
             silent.push("tables of clients and files".to_owned());
         }
@@ -92,6 +90,54 @@ impl Supervision {
         let silent = silent.join(", ");
         tracing::error!(%silent, patience_s = patience.as_secs_f64(), "parts of the server do not answer; the watchdog is not fed");
         format!("does not answer: {silent}")
+    }
+}
+
+/// Those of a head.
+pub struct HeadParts {
+    responder: Arc<Responder>,
+    namespace: Arc<SqlNamespace>,
+    /// Listeners of doors, by name.
+    listeners: Vec<(String, SocketAddr)>,
+    /// The question to the committer that has no answer yet. Leaf lock.
+    turn: Mutex<Option<JoinHandle<bool>>>,
+}
+
+impl HeadParts {
+    pub fn new(
+        responder: Arc<Responder>,
+        namespace: Arc<SqlNamespace>,
+        listeners: Vec<(String, SocketAddr)>,
+    ) -> HeadParts {
+        HeadParts { responder, namespace, listeners, turn: Mutex::default() }
+    }
+
+    async fn committer_turns(&self, patience: Duration) -> bool {
+        let mut turn = self.turn.lock().take();
+        let namespace = Arc::clone(&self.namespace);
+        let question = || async move { namespace.takes_turns().await };
+        let has_turned = has_turned(&mut turn, question, patience).await;
+        *self.turn.lock() = turn;
+        has_turned
+    }
+}
+
+#[async_trait]
+impl Supervised for HeadParts {
+    async fn status(&self) -> String {
+        let responder = Arc::clone(&self.responder);
+        // It takes the locks of tables: a thread that waits for one is none of the runtime's.
+        let report = tokio::task::spawn_blocking(move || responder.status()).await;
+        report.map_or_else(|_| "cannot tell its status".to_owned(), |report| status_line(&report))
+    }
+
+    async fn silent_parts(&self, patience: Duration) -> Vec<String> {
+        let (turns, mut silent) =
+            tokio::join!(self.committer_turns(patience), silent_listeners(&self.listeners, patience));
+        if !turns {
+            silent.push(COMMITTER.to_owned());
+        }
+        silent
     }
 }
 
@@ -117,7 +163,7 @@ async fn has_turned<F: Future<Output = bool> + Send + 'static>(
 }
 
 /// Names of the listeners that do not answer in time.
-async fn silent_listeners(listeners: &[(String, SocketAddr)], patience: Duration) -> Vec<String> {
+pub async fn silent_listeners(listeners: &[(String, SocketAddr)], patience: Duration) -> Vec<String> {
     let mut asked = JoinSet::new();
     for (name, address) in listeners.iter().cloned() {
         asked.spawn(async move { (!accepts(address, patience).await).then_some(name) });

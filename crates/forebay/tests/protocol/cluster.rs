@@ -10,44 +10,44 @@ use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, when_ready
 
 use crate::server::{FOREBAY, Instance, Server, Setup, free_ports, status_of};
 
-const WAIT: Duration = Duration::from_secs(30);
+pub const WAIT: Duration = Duration::from_secs(30);
 /// Short, so that a silent pool is suspect soon, and long enough for a busy machine.
 const LEASE_S: u32 = 3;
 const DATA: &[u8] = b"bytes on another host";
 
 /// A head with hosts that have joined; its own pool gets no files.
-struct Cluster {
-    head: Instance,
-    server: Option<Server>,
-    hosts: Vec<Host>,
+pub struct Cluster {
+    pub head: Instance,
+    pub server: Option<Server>,
+    pub hosts: Vec<Host>,
 }
 
-struct Host {
+pub struct Host {
     dir: TempDir,
-    server: Option<Server>,
+    pub server: Option<Server>,
 }
 
 impl Host {
-    fn new() -> Host {
+    pub fn new() -> Host {
         Host { dir: tempfile::tempdir().unwrap(), server: None }
     }
 
-    fn data(&self) -> PathBuf {
+    pub fn data(&self) -> PathBuf {
         self.dir.path().join("pool")
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(FOREBAY);
         command.args(["pool", "up", "--listen", "127.0.0.1", "--pool-port", "0", "--data"]).arg(self.data());
         command.args(arguments);
         command
     }
 
-    fn up(&mut self, arguments: &[&str]) {
+    pub fn up(&mut self, arguments: &[&str]) {
         self.server = Some(Server::started(self.command(arguments), self.dir.path().join("log")));
     }
 
-    fn server(&self) -> &Server {
+    pub fn server(&self) -> &Server {
         self.server.as_ref().expect("the host runs")
     }
 
@@ -56,7 +56,7 @@ impl Host {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.server.take().expect("the host runs").kill();
     }
 }
@@ -71,7 +71,7 @@ impl Cluster {
         head
     }
 
-    fn start(hosts: usize) -> Cluster {
+    pub fn start(hosts: usize) -> Cluster {
         let head = Cluster::head_of(0);
         let server = head.up();
         let mut cluster = Cluster { head, server: Some(server), hosts: Vec::new() };
@@ -85,17 +85,17 @@ impl Cluster {
         cluster
     }
 
-    fn server(&self) -> &Server {
+    pub fn server(&self) -> &Server {
         self.server.as_ref().expect("the head runs")
     }
 
-    fn json(&self, command: &[&str]) -> serde_json::Value {
+    pub fn json(&self, command: &[&str]) -> serde_json::Value {
         let output = self.head.run(&[command, &["--json"]].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn token(&self) -> String {
+    pub fn token(&self) -> String {
         self.json(&["cluster", "token"])["token"].as_str().unwrap().to_owned()
     }
 
@@ -106,7 +106,7 @@ impl Cluster {
         pools.iter().map(|pool| pool["standing"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn wait_for(&self, is_so: impl Fn(&[String]) -> bool) {
+    pub fn wait_for(&self, is_so: impl Fn(&[String]) -> bool) {
         let deadline = Instant::now() + WAIT;
         loop {
             let standings = self.standings();
@@ -128,7 +128,7 @@ impl Cluster {
     }
 
     /// A client with a layout of a new file, whose first bytes it has written at the pool.
-    fn written(&self) -> Written {
+    pub fn written(&self) -> Written {
         let mut client = self.server().client("writer");
         let root = client.root().unwrap();
         let file = client.create(&root, "file").unwrap();
@@ -141,10 +141,10 @@ impl Cluster {
     }
 }
 
-struct Written {
-    client: NfsClient,
+pub struct Written {
+    pub client: NfsClient,
     root: NfsFh4,
-    file: OpenFile,
+    pub file: OpenFile,
     layout: Layout,
     pool: NfsClient,
 }
@@ -179,14 +179,14 @@ fn layout_when_open(client: &mut NfsClient, file: &OpenFile) -> Layout {
 }
 
 /// The layout at a pool that is suspect is called back.
-fn return_recalled(client: &mut NfsClient, file: &OpenFile) {
+pub fn return_recalled(client: &mut NfsClient, file: &OpenFile) {
     let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
     let nfs4::LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
     let returned = FfLayoutReturn4::default();
     when_ready(|| client.layout_return(&file.handle, recalled.stateid, &returned)).unwrap();
 }
 
-fn error_of(output: &Output) -> String {
+pub fn error_of(output: &Output) -> String {
     assert!(!output.status.success(), "it succeeded");
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");

@@ -26,6 +26,7 @@ mod layout;
 mod load;
 mod lock;
 mod open;
+mod operate;
 mod quota;
 mod recall;
 mod recovery;

@@ -35,7 +35,7 @@ pub struct ScrubStatus {
 
 pub fn run(arguments: &ScrubArguments) -> Result<ExitCode> {
     let id = number(&arguments.pool)?;
-    let data = arguments.place.config()?.data;
+    let data = arguments.place.config_of_any()?.data;
     let Some(status) = control::ask::<ScrubStatus>(&data, Request::ScrubStatus(id))? else {
         bail!("no instance runs on {}: only a running pool can be scrubbed", data.display());
     };
