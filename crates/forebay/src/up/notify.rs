@@ -119,12 +119,45 @@ mod tests {
     /// It would hold the secret of the instance, keys and passwords.
     #[test]
     fn a_server_that_the_watchdog_of_the_unit_ends_leaves_no_core() {
-        let unit = include_str!("../../../../deploy/systemd/forebay.service");
+        for unit in [HEAD_UNIT, POOL_UNIT] {
+            let service = service_of(unit);
+            let of_name =
+                |name: &str| service.iter().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
+            assert_eq!(of_name("WatchdogSec=").len(), 1, "it ends the server by SIGABRT");
+            assert_eq!(of_name("LimitCORE"), [&"LimitCORE=0"]);
+        }
+    }
+
+    /// Lines that differ on purpose are named here.
+    #[test]
+    fn a_pool_host_may_do_no_more_than_a_head() {
+        let (head, pool) = (service_of(HEAD_UNIT), service_of(POOL_UNIT));
+        let missing: Vec<_> = head.iter().filter(|line| !pool.contains(line)).collect();
+        let differs = [
+            "ExecStart=",
+            "ExecReload=",
+            "Restart=",
+            "RestartSec=",
+            "StateDirectory=",
+            "LogsDirectory",
+            "CapabilityBoundingSet=",
+            "AmbientCapabilities=",
+        ];
+        let unknown: Vec<_> =
+            missing.into_iter().filter(|line| !differs.iter().any(|name| line.starts_with(name))).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        assert!(pool.contains(&"CapabilityBoundingSet="), "it has no capability");
+        assert!(!pool.iter().any(|line| line.starts_with("ReadWritePaths=")));
+    }
+
+    const HEAD_UNIT: &str = include_str!("../../../../deploy/systemd/forebay.service");
+    const POOL_UNIT: &str = include_str!("../../../../deploy/systemd/forebay-pool.service");
+
+    /// Without comments.
+    fn service_of(unit: &str) -> Vec<&str> {
         let (_, service) = unit.split_once("\n[Service]\n").unwrap();
         let (service, _) = service.split_once("\n[").unwrap();
-        let of_name = |name: &str| service.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
-        assert_eq!(of_name("WatchdogSec=").len(), 1, "it ends the server by SIGABRT");
-        assert_eq!(of_name("LimitCORE"), ["LimitCORE=0"]);
+        service.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
     }
 
     #[test]
