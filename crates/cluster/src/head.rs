@@ -48,6 +48,8 @@ pub struct Seat {
     pub pool: Arc<RemotePool>,
     /// As the host told last. Leaf lock.
     told: Mutex<Option<Told>>,
+    /// The pool has said that it stops: its connections may end in any order.
+    is_leaving: AtomicBool,
 }
 
 /// A pool host as it describes itself.
@@ -62,7 +64,7 @@ pub struct Told {
 
 impl Seat {
     pub fn new(pool: Arc<RemotePool>) -> Arc<Seat> {
-        Arc::new(Seat { pool, told: Mutex::new(None) })
+        Arc::new(Seat { pool, told: Mutex::new(None), is_leaving: AtomicBool::new(false) })
     }
 
     pub fn told(&self) -> Option<Told> {
@@ -306,6 +308,7 @@ impl Answerer for Session {
                 // That of a process of before may come late.
                 if connection.is_some_and(|connection| seat.pool.is_session(&connection)) {
                     seat.pool.end_lease();
+                    seat.is_leaving.store(true, Ordering::Relaxed);
                     self.is_ending.store(true, Ordering::Relaxed);
                     tracing::info!(%pool, "pool stops");
                 }
@@ -378,6 +381,7 @@ impl Session {
         // Connected first: a floor that is raised from here on is waited for, and one of before is read below.
         let arrival = Arrival { process: process.process(), has_lease };
         seat.pool.connect(arrival, connection, greeting).map_err(|refusal| refusal.to_string())?;
+        seat.is_leaving.store(false, Ordering::Relaxed);
         self.registry.arrived(pool, address);
         *seat.told.lock() = Some(Told { host, program, from: self.from, held: None });
         *self.renewed.lock() = Some(Instant::now());
@@ -420,6 +424,7 @@ impl Session {
         if let Some((pool, seat)) = self.seat()
             && seat.pool.disconnect(connection)
             && !self.is_ending.load(Ordering::Relaxed)
+            && !seat.is_leaving.load(Ordering::Relaxed)
         {
             tracing::warn!(%pool, from = %self.from, "the connection of a pool is lost");
         }

@@ -213,6 +213,23 @@ async fn a_pool_says_hello_and_gets_a_lease() {
     assert!(seat.has_floor(Term(6)), "it has no lease any more");
 }
 
+/// A data connection may end before the control connection; it was told of as lost.
+#[tokio::test]
+async fn a_pool_that_said_that_it_stops_loses_no_connection_until_it_comes_again() {
+    let head = head().await;
+    let tls = head.member().await;
+    let control = head.dial(Arc::clone(&tls)).await;
+    say(&control, &hello(1, false)).await.unwrap();
+    let seat = head.registry.seats.lock()[&POOL].1.clone();
+    let is_leaving = || seat.is_leaving.load(Ordering::Relaxed);
+    assert!(!is_leaving());
+    control.call::<_, ()>(BYE, &(), TIME).await.unwrap();
+    assert!(is_leaving());
+    let again = head.dial(tls).await;
+    say(&again, &hello(2, false)).await.unwrap();
+    assert!(!is_leaving());
+}
+
 #[tokio::test]
 async fn a_pool_that_has_a_lease_keeps_its_floor() {
     let head = head().await;
