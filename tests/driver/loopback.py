@@ -201,8 +201,9 @@ class ScratchDirectory:
             step()
 
 
-def run(group, scenarios, chosen, scratch, ends_well=True):
-    """Yields one Result per chosen scenario. Each has a directory and servers of its own."""
+def run(group, scenarios, chosen, scratch, ends_well=True, keeps=False):
+    """Yields one Result per chosen scenario. Each has a directory and servers of its own. The directory is removed: the journals
+    of the servers of all scenarios would take some 20 GB."""
     chosen = [s for s in scenarios if s.__name__ in chosen]
     if not chosen:
         return
@@ -225,6 +226,8 @@ def run(group, scenarios, chosen, scratch, ends_well=True):
             word, why = "FAILED", "%s: %s" % (type(e).__name__, e)
         try:
             place.close()
+            if not keeps:
+                shutil.rmtree(place.dir, ignore_errors=True)
         except Exception as e:
             word, why = "FAILED", "%s%sclosing: %s: %s" % (why, "; " if why else "", type(e).__name__, e)
         yield Result("%s/%s" % (group, scenario.__name__), word, time.monotonic() - t0, why)

@@ -49,12 +49,12 @@ def list_all():
             print("%s/%s" % (group.name, scenario))
 
 
-def run_loopback(groups, names, scratch, report):
+def run_loopback(groups, names, opt, scratch, report):
     """One after the other: they share the host's own network."""
     for group, module, ends_well in groups:
         began = time.monotonic()
         chosen = [s.__name__ for s in module.SCENARIOS if wanted(names, group, s.__name__)]
-        for result in loopback.run(group, module.SCENARIOS, chosen, scratch, ends_well):
+        for result in loopback.run(group, module.SCENARIOS, chosen, scratch, ends_well, keeps=bool(opt.keep)):
             report.add(result)
         if chosen:
             report.say("-- %s: %.0f s" % (group, time.monotonic() - began))
@@ -81,15 +81,15 @@ def run_all(names, chosen, opt, scratch, report):
     """First what asserts how soon something comes, alone; then guests, and beside them, if more than one thing may run, what needs none."""
     groups = LOOPBACK if opt.server == "forebay" else []
     others = [g for g in groups if g[0] not in ALONE]
-    run_loopback([g for g in groups if g[0] in ALONE], names, scratch, report)
+    run_loopback([g for g in groups if g[0] in ALONE], names, opt, scratch, report)
     run_guests([p for p in chosen if p[0].alone], 1, opt, scratch, report)
     among = [p for p in chosen if not p[0].alone]
     if opt.jobs == 1:
-        run_loopback(others, names, scratch, report)
+        run_loopback(others, names, opt, scratch, report)
         run_guests(among, 1, opt, scratch, report)
         return
     with ThreadPoolExecutor(1) as beside:
-        without_guests = beside.submit(run_loopback, others, names, scratch, report)
+        without_guests = beside.submit(run_loopback, others, names, opt, scratch, report)
         run_guests(among, opt.jobs, opt, scratch, report)
         without_guests.result()
 
