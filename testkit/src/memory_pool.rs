@@ -329,7 +329,10 @@ impl Pool for MemoryPool {
     async fn sync_removals(&self, files: &[FileId], _within: Duration) -> Result<(), PoolError> {
         let mut state = self.state();
         state.unsynced_removals.retain(|file, _| !files.contains(file));
-        Ok(())
+        match files.iter().any(|file| state.replicas.contains_key(file)) {
+            true => Err(self.0.lost("a replica is there again after its removal")),
+            false => Ok(()),
+        }
     }
 
     async fn fence(&self, files: &[(FileId, Epoch)], _within: Duration) -> Answers<()> {

@@ -45,6 +45,7 @@ macro_rules! pool_suite {
             truncation_shrinks_grows_and_makes
             a_size_that_no_file_can_have_is_too_large
             a_removed_replica_does_not_come_back
+            removals_are_not_synced_while_a_replica_is_there
             an_open_replica_outlives_its_removal
             a_local_range_reads_what_was_written
             a_local_range_stays_open_while_it_is_held
@@ -268,6 +269,14 @@ pub async fn a_removed_replica_does_not_come_back(subject: impl PoolUnderTest) {
     assert!(matches!(write(&never_written, 0, b"x").await, Err(PoolError::NoReplica(_))));
     assert_eq!(pool.replicas(FileId(0), 10).await.expect("it can be listed"), []);
     assert_eq!(pool.status().replicas, 0);
+}
+
+pub async fn removals_are_not_synced_while_a_replica_is_there(subject: impl PoolUnderTest) {
+    let pool = subject.pool();
+    write(&writer(&pool, 7).await, 0, b"x").await.expect("there is space");
+    assert!(pool.sync_removals(&[FileId(9), FileId(7)], ANSWER_TIME).await.is_err());
+    pool.remove(&[FileId(7)], ANSWER_TIME).await.sole().expect("it can be removed");
+    pool.sync_removals(&[FileId(9), FileId(7)], ANSWER_TIME).await.expect("neither is there");
 }
 
 pub async fn an_open_replica_outlives_its_removal(subject: impl PoolUnderTest) {

@@ -73,7 +73,7 @@ async fn call(
         Call::Make => pool.make(&[(FILE, Birth::UNKNOWN)], api::ANSWER_TIME).await.sole(),
         Call::Truncate => pool.truncate(&[(FILE, 5)], api::ANSWER_TIME).await.sole().map(drop),
         Call::Remove => pool.remove(&[FileId(99)], api::ANSWER_TIME).await.sole(),
-        Call::SyncRemovals => pool.sync_removals(&[FILE], api::ANSWER_TIME).await,
+        Call::SyncRemovals => pool.sync_removals(&[FileId(99)], api::ANSWER_TIME).await,
         Call::Fence => pool.fence(&[(FILE, Epoch(0))], api::ANSWER_TIME).await.sole(),
         Call::Facts => pool.facts(&[FILE], api::ANSWER_TIME).await.sole().map(drop),
         Call::List => pool.replicas(FileId(0), 9).await.map(drop),

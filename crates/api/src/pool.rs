@@ -46,7 +46,8 @@ pub trait Pool: Send + Sync {
     /// Removes replicas; that there is none is success. A restart may bring them back until their removal is synced.
     async fn remove(&self, files: &[FileId], within: Duration) -> Answers<()>;
 
-    /// Replicas that were removed stay so over a restart and a power cut when this returns. A pool that does not outlive one has
+    /// Replicas that were removed stay so over a restart and a power cut when this returns. An error if one of them is there:
+    /// a power cut since its removal has brought it back, and it is to be removed again. A pool that does not outlive one has
     /// nothing to do.
     async fn sync_removals(&self, _files: &[FileId], _within: Duration) -> Result<(), PoolError> {
         Ok(())

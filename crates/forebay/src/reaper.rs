@@ -249,7 +249,9 @@ fn by_pool(orphans: &[&FileLocations]) -> BTreeMap<PoolId, Vec<FileId>> {
 
 #[cfg(test)]
 mod tests {
-    use api::{ExpectedFile, Locality, Namespace, Pool, Publish, Published, Replace, Unnamed, Uploads};
+    use api::{
+        Birth, ExpectedFile, Locality, Namespace, Pool, Publish, Published, Replace, Unnamed, Uploads,
+    };
     use async_trait::async_trait;
     use file_state::{Door, Holder};
     use files::{FilesServices, Modes, Share};
@@ -441,6 +443,22 @@ mod tests {
         pool.schedule().lift(Call::SyncRemovals);
         sweep(&*namespace, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert!(files.attributes(file).await.is_err());
+    }
+
+    /// The pool answers the removal, is killed before the sync, and has the replica again when it is asked for the sync.
+    #[tokio::test]
+    async fn a_removal_that_a_pool_has_forgotten_is_asked_for_again() {
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let file = make_unnamed(&namespace, &files).await.file();
+        pool.pool().put(file, Birth::UNKNOWN, "data");
+        let (_stop, stopped) = watch::channel(false);
+        pool.schedule().on(Call::SyncRemovals, 0..1, Fault::LoseUnsynced);
+        sweep(&*namespace, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(files.attributes(file).await.is_ok(), "or nobody would remove it again");
+        sweep(&*namespace, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
+        assert_eq!(removed(&pool), [file, file]);
+        assert!(files.attributes(file).await.is_err());
+        assert!(pool.pool().replicas(FileId(0), 9).await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -447,6 +447,7 @@ impl Pool for LocalPool {
                 files.iter().filter_map(|file| Some((*file, shared.journal.newest(*file)?))).collect();
             let synced = shared.store.sync_names(&files);
             synced.map_err(|errno| shared.write_failure("sync directories", errno))?;
+            check_gone(&shared, &files)?;
             if newest.is_empty() {
                 return Ok(());
             }
@@ -528,6 +529,18 @@ impl Pool for LocalPool {
             contended: self.shared.contended.now(Instant::now()),
         }
     }
+}
+
+/// An error if one of the files has a replica: its removal was not on disk when the power was cut. Whoever removed it asks here
+/// before it forgets the file.
+fn check_gone(shared: &PoolParts, files: &[FileId]) -> Result<(), PoolError> {
+    for file in files {
+        if shared.store.look(*file).map_err(|errno| shared.failure("sync removals", errno))?.is_some() {
+            let reason = format!("the replica of {file} is there again after its removal");
+            return Err(PoolError::Io { pool: shared.id(), operation: "sync removals", reason });
+        }
+    }
+    Ok(())
 }
 
 /// Replicas that the index lists, with the facts of their files. Files that are gone or replaced by something else are

@@ -125,3 +125,34 @@ async fn acknowledged_writes_fences_and_removals_survive_a_kill() {
         }
     }
 }
+
+fn files_below(place: &std::path::Path) -> Vec<std::path::PathBuf> {
+    match std::fs::read_dir(place) {
+        Ok(entries) => entries.flat_map(|entry| files_below(&entry.unwrap().path())).collect(),
+        Err(_) => vec![place.to_owned()],
+    }
+}
+
+/// A removal that was answered before its sync, and then undone by a power cut: the pool that starts again must not say that it
+/// is on disk.
+#[tokio::test]
+async fn a_replica_that_a_power_cut_brings_back_is_removed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = FileId(7);
+    let pool = pools::open(dir.path());
+    let replica = pools::writer(&pool, file.0).await;
+    replica.write_at(0, Bytes::from_static(b"data"), Stability::FileSync).await.unwrap();
+    drop(replica);
+    let (place, kept) =
+        (files_below(&dir.path().join("data")).remove(0), dir.path().join("as-the-disk-has-it"));
+    std::fs::hard_link(&place, &kept).unwrap();
+    pool.remove(&[file], ANSWER_TIME).await.sole().unwrap();
+    drop(pool);
+    std::fs::rename(&kept, &place).unwrap();
+    let pool = pools::open(dir.path());
+    let synced = pool.sync_removals(&[file], ANSWER_TIME).await;
+    assert!(matches!(&synced, Err(PoolError::Io { .. })), "{synced:?}");
+    pool.remove(&[file], ANSWER_TIME).await.sole().unwrap();
+    pool.sync_removals(&[file], ANSWER_TIME).await.unwrap();
+    assert!(pool.replicas(FileId(0), 9).await.unwrap().is_empty());
+}
