@@ -3,6 +3,7 @@
 
 mod answers;
 mod compare;
+mod elsewhere;
 mod findings;
 mod list;
 mod log;

@@ -149,7 +149,11 @@ pub fn open_database(
 
 impl Services {
     pub fn checked_pools(&self) -> CheckedPools {
-        CheckedPools { own: self.local_pools.clone(), elsewhere: self.elsewhere.clone() }
+        CheckedPools {
+            own: self.local_pools.clone(),
+            connected: Vec::new(),
+            elsewhere: self.elsewhere.clone(),
+        }
     }
 
     /// Everything that was answered is on disk already; this writes what may be lazy.

@@ -15,6 +15,7 @@ use pool::{Found, FoundReplica, LocalPool, ProblemKind};
 use tokio::sync::mpsc;
 use types::{FileId, FileKind, PoolId};
 
+use super::elsewhere::compare_elsewhere;
 use super::findings::{Finding, Findings};
 use crate::output;
 use crate::progress::Meter;
@@ -169,7 +170,9 @@ fn name_of(kind: FileKind) -> &'static str {
 #[derive(Clone, Default)]
 pub struct CheckedPools {
     pub own: Vec<Arc<LocalPool>>,
-    /// Those of other hosts: they are known, and their replicas are not looked at.
+    /// Those of other hosts that a running head asks.
+    pub connected: Vec<Arc<dyn Pool>>,
+    /// Those of other hosts: they are known, and the replicas of those that are not connected are not looked at.
     pub elsewhere: BTreeSet<PoolId>,
 }
 
@@ -205,6 +208,7 @@ pub async fn compare(
             findings.take(finding).await?;
         }
     }
+    compare_elsewhere(namespace, &checked.connected, &mut compared, meter, findings).await?;
     Ok(compared)
 }
 
@@ -248,6 +252,8 @@ async fn compare_files(
     let counted = namespace.counted(Account::tree(FileId::ROOT)).await.ok();
     meter.begin_items("comparing files", counted.and_then(|counted| counted.files.try_into().ok()));
     let (mut known, mut unseen) = (HashSet::new(), 0_u64);
+    let connected: BTreeSet<PoolId> = checked.connected.iter().map(|pool| pool.id()).collect();
+    let is_unseen = |pool: &PoolId| checked.elsewhere.contains(pool) && !connected.contains(pool);
     let mut after = FileId(0);
     loop {
         let files = namespace.files(after, PAGE).await?;
@@ -258,7 +264,7 @@ async fn compare_files(
             compared.files += 1;
             meter.add(1);
             known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
-            unseen += u64::from(entry.locality.pools().any(|pool| checked.elsewhere.contains(&pool)));
+            unseen += u64::from(entry.locality.pools().any(|pool| is_unseen(&pool)));
             for problem in look_at_file(entry, replicas, &checked.elsewhere) {
                 let finding = match is_settled(namespace, &checked.own, &problem).await {
                     Ok(true) => continue,
@@ -284,7 +290,7 @@ fn counted_files(count: u64) -> String {
     output::counted(count, "file lies", "files lie")
 }
 
-fn require_wanted(meter: &Meter) -> Result<()> {
+pub fn require_wanted(meter: &Meter) -> Result<()> {
     if meter.is_stopped() { Err(stopped()) } else { Ok(()) }
 }
 

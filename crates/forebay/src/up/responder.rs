@@ -166,7 +166,10 @@ impl Responder {
         let is_own = |id: &PoolId| self.local_pools.iter().any(|pool| pool.id() == *id);
         let elsewhere = listed.iter().copied().filter(|id| !is_own(id)).collect();
         let own = self.local_pools.iter().filter(|pool| listed.contains(&pool.id())).cloned().collect();
-        let (pools, namespace) = (fsck::CheckedPools { own, elsewhere }, Arc::clone(&self.namespace));
+        let others = self.pool_map.list().enabled().into_iter().filter(|pool| !is_own(&pool.id()));
+        let connected = others.filter(|pool| pool.status().offline.is_none()).collect();
+        let pools = fsck::CheckedPools { own, connected, elsewhere };
+        let namespace = Arc::clone(&self.namespace);
         meter.begin("waiting for the check that runs");
         let turn = Arc::clone(&self.checking).lock_owned().await;
         let meter = Arc::clone(meter);
