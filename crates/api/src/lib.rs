@@ -8,6 +8,7 @@ pub mod acls;
 pub mod answers;
 pub mod authenticator;
 pub mod birth;
+pub mod cuts;
 pub mod description;
 pub mod directories;
 pub mod error;
@@ -38,6 +39,7 @@ pub use authenticator::{
     PathGrant, Role,
 };
 pub use birth::Birth;
+pub use cuts::{Cut, CutNotes, CutNumber};
 pub use description::Description;
 pub use directories::{Consistency, Directories};
 pub use error::{NamespaceError, PoolError, SelectError};

@@ -217,11 +217,17 @@ impl Resizing {
         for _ in 1..TELLINGS_MAX {
             match self.set_in_namespace(who, &set).await {
                 Err(error) if error.is_retryable() => tokio::time::sleep(pause).await,
-                told => return Ok(told?),
+                told => return self.told(told),
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        Ok(self.set_in_namespace(who, &set).await?)
+        self.told(self.set_in_namespace(who, &set).await)
+    }
+
+    fn told(&self, told: Result<Attributes, NamespaceError>) -> Result<Attributes, FilesError> {
+        let told = told?;
+        self.end_cuts();
+        Ok(told)
     }
 
     async fn set_in_namespace(

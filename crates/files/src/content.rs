@@ -126,6 +126,7 @@ impl Content {
     /// Again, while nobody sets the length of the file.
     async fn read_in_turn(&self, offset: u64, length: u32) -> Result<ReadData, FilesError> {
         let located = self.open()?;
+        self.files.has_finished_cuts(self.file.file).await;
         let _steady = self.files.steady(self.file.file).await;
         // Asking the pools for more would take the same turn.
         let size = self.files.attributes(self.file.file).await?.size;
@@ -267,6 +268,7 @@ impl Content {
         if self.replica_length().await? >= end {
             return Ok(());
         }
+        self.files.has_finished_cuts(self.file.file).await;
         let _steady = self.files.steady(self.file.file).await;
         let now = self.files.attributes(self.file.file).await?;
         if now.size < end {

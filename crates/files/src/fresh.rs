@@ -28,7 +28,7 @@ impl Files {
 
     /// As [`Files::fresh_attributes`], for a client that has just opened the file.
     pub(crate) async fn opened_attributes(&self, file: FileId) -> Result<Attributes, FilesError> {
-        let attributes = self.attributes(file).await?;
+        let attributes = self.attributes_once_cut(self.attributes(file).await?).await?;
         match self.may_be_behind(&attributes) {
             true => Box::pin(self.ask_pools_for_user(attributes)).await,
             false => Ok(attributes),
@@ -36,6 +36,7 @@ impl Files {
     }
 
     pub async fn freshen(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
+        let attributes = self.attributes_once_cut(attributes).await?;
         match self.may_be_behind(&attributes) {
             true => Box::pin(self.ask_pools(attributes)).await,
             false => Ok(attributes),

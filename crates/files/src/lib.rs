@@ -14,6 +14,7 @@ mod attributes;
 mod births;
 mod checksum;
 mod content;
+mod cuts;
 mod dislodge;
 mod doors;
 mod entries;
@@ -82,6 +83,7 @@ pub use writer::{Received, Writer};
 
 use births::Births;
 use checksum::Summing;
+use cuts::Cuts;
 use doors::Doors;
 use lengths::Lengths;
 use moves::Moves;
@@ -116,6 +118,7 @@ pub struct Files {
     removals: Removals,
     moves: Moves,
     lengths: Arc<Lengths>,
+    cuts: Cuts,
     silent: Silent,
     summing: Summing,
     owners: AtomicU64,
@@ -135,6 +138,7 @@ impl Files {
             removals: Removals::default(),
             moves: Moves::default(),
             lengths: Arc::default(),
+            cuts: Cuts::default(),
             silent: Silent::default(),
             summing: Summing::default(),
             owners: AtomicU64::new(OWNERS_FROM),

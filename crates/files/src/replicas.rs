@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    ANSWER_TIME, Birth, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts,
+    ANSWER_TIME, Birth, Cut, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts,
     SelectError, Selection, Ticket, TicketMode,
 };
 use file_state::{Change, Holder};
+use parking_lot::Mutex;
 use types::{Attributes, FileId, PoolId};
 
+use crate::cuts::BegunCut;
 use crate::lengths::Alone;
 use crate::{FileChangeGuard, Files, FilesError};
 
@@ -21,6 +23,8 @@ pub(crate) struct Resizing {
     pub files: Arc<Files>,
     pub file: Attributes,
     pub size: u64,
+    /// Until the namespace has the length.
+    begun: Mutex<Vec<BegunCut>>,
     _changing: FileChangeGuard,
     _alone: Alone,
 }
@@ -82,6 +86,10 @@ impl Files {
         client: Option<u64>,
         tried: &[PoolId],
     ) -> Result<Option<Grant>, FilesError> {
+        // A client that is sent to a replica that is shorter than its file would take the rest for zeros.
+        if client.is_some() && !self.has_finished_cuts(file.file).await {
+            return Err(SelectError::Away.into());
+        }
         let locality = self.services.locations.locality(file.file).await?;
         let Some(locations) = good_replicas(file, &locality)? else { return Ok(None) };
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
@@ -203,11 +211,17 @@ impl Files {
         // Behind the recall: a layout's return may write.
         let alone = tokio::time::timeout(patience, self.lengths.alone(file.file)).await;
         let alone = alone.map_err(|_| FilesError::Recalled)?;
-        Ok(Resizing { files: Arc::clone(self), file: *file, size, _changing: changing, _alone: alone })
+        let (files, file, begun) = (Arc::clone(self), *file, Mutex::default());
+        Ok(Resizing { files, file, size, begun, _changing: changing, _alone: alone })
     }
 
-    /// Returns the space used.
-    async fn truncate_alone(&self, file: &Attributes, size: u64) -> Result<u64, FilesError> {
+    /// Returns the space used. `begun`: the cuts that are noted.
+    async fn truncate_alone(
+        &self,
+        file: &Attributes,
+        size: u64,
+        begun: &Mutex<Vec<BegunCut>>,
+    ) -> Result<u64, FilesError> {
         let locations = match self.services.locations.locality(file.file).await? {
             // Also a lost one is empty from then on.
             Locality::Empty | Locality::Lost if size == 0 => return Ok(0),
@@ -220,7 +234,14 @@ impl Files {
         for location in locations {
             let pool = self.services.pools.pool(location).ok_or(PoolError::Offline(location))?;
             match pool.facts(&[file.file], ANSWER_TIME).await.sole()? {
-                Some(facts) => check_birth(file, location, &facts)?,
+                Some(facts) => {
+                    check_birth(file, location, &facts)?;
+                    if facts.size > size {
+                        let cut = Cut { file: file.file, pool: location, size };
+                        let noted = self.begin_cut(cut).await?;
+                        begun.lock().extend(noted);
+                    }
+                }
                 // It would be made anew, of zeros.
                 None if file.size > 0 && size > 0 => return Err(lost(location, "is gone").into()),
                 None if size > 0 => {
@@ -239,10 +260,15 @@ impl Files {
 impl Resizing {
     /// Returns the space used.
     pub async fn set_at_replicas(&self) -> Result<u64, FilesError> {
-        match self.files.truncate_alone(&self.file, self.size).await {
+        match self.files.truncate_alone(&self.file, self.size, &self.begun).await {
             Ok(space_used) => Ok(space_used),
             Err(error) => Err(self.files.unless_removed(self.file.file, error).await),
         }
+    }
+
+    /// The namespace has the length.
+    pub fn end_cuts(&self) {
+        self.begun.lock().drain(..).for_each(BegunCut::end);
     }
 }
 

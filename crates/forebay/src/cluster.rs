@@ -4,6 +4,7 @@
 
 pub mod book;
 pub mod command;
+pub mod cuts;
 mod head;
 
 pub use head::ClusterHead;

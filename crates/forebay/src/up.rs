@@ -21,6 +21,7 @@ use crate::access_log::AccessLogWriter;
 use crate::banner::Banner;
 use crate::cli::UpArguments;
 use crate::cluster::book::Book;
+use crate::cluster::cuts::Cuts;
 use crate::cluster::{ClusterHead, command};
 use crate::config::{Config, Form, Level};
 use crate::data_dir::DataDir;
@@ -107,6 +108,7 @@ async fn serve(
     let cluster = opened.transpose()?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
+    let cuts = cluster.as_ref().map(|_| note_cuts(data, &services, &files)).transpose()?;
     let door = start_head_door(config, data, (&services, &security, &keys), &files, &measures).await?;
     // Names of hosts were looked up until here.
     start.abort();
@@ -123,6 +125,9 @@ async fn serve(
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
     start_reaper(&services, (&manager, &files, &door), &mut tasks, &stop);
     start_scrubs(config, &services, &mut tasks, &stop);
+    if let Some(cuts) = cuts {
+        tasks.spawn(cuts.run(Arc::clone(&files), stop.clone()));
+    }
     if let Some(keytab) = keytab {
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
@@ -193,6 +198,13 @@ fn open_cluster(
     let known = (Arc::clone(keys), Arc::clone(&services.pools));
     let place = (config, data, listener.local_addr()?.port());
     tokio::task::block_in_place(|| ClusterHead::open(place, Arc::clone(&services.clock), known))
+}
+
+/// Before anybody is served: truncations at other hosts that the former start left are known from here on.
+fn note_cuts(data: &DataDir, services: &Services, files: &Files) -> Result<Arc<Cuts>> {
+    let cuts = tokio::task::block_in_place(|| Cuts::open(data, services.namespace.clone()))?;
+    files.note_cuts(Arc::clone(&cuts) as _);
+    Ok(cuts)
 }
 
 /// How hosts join, as long as none has.

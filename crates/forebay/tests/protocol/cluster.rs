@@ -1,6 +1,7 @@
 //! Pools on other hosts: they join, keep their leases, and come back; a head and its pools are processes of their own here.
 
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,17 @@ impl Host {
 
     pub fn kill(&mut self) {
         self.server.take().expect("the host runs").kill();
+    }
+
+    /// The only one.
+    fn replica(&self) -> PathBuf {
+        fn below(place: PathBuf) -> Vec<PathBuf> {
+            match std::fs::read_dir(&place) {
+                Ok(entries) => entries.flat_map(|entry| below(entry.unwrap().path())).collect(),
+                Err(_) => vec![place],
+            }
+        }
+        below(self.data().join("pool/data")).pop().expect("there is a replica")
     }
 }
 
@@ -147,6 +159,19 @@ pub struct Written {
     pub file: OpenFile,
     layout: Layout,
     pool: NfsClient,
+}
+
+/// With the length that its label knows.
+fn cut(replica: &Path, size: u64) {
+    let mut label = [0; 128];
+    let length = rustix::fs::getxattr(replica, "user.forebay.id", &mut label[..]).unwrap();
+    let label = std::str::from_utf8(&label[..length]).unwrap();
+    let (kept, birth) = label.rsplit_once(' ').expect("the birth comes last");
+    let (kept, _) = kept.rsplit_once(' ').expect("the length comes before it");
+    let label = format!("{kept} {size:x} {birth}");
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(replica, "user.forebay.id", label.as_bytes(), flags).unwrap();
+    std::fs::File::options().write(true).open(replica).unwrap().set_len(size).unwrap();
 }
 
 fn write(
@@ -344,6 +369,36 @@ fn a_head_that_restarts_finds_its_pools_again() {
     cluster.wait_for_replicas(0);
 }
 
+/// As a head leaves it that is killed when the pool has cut the replica, and before the namespace knows.
+#[test]
+fn a_truncation_at_another_host_that_a_kill_of_the_head_interrupted_is_finished() {
+    let mut cluster = Cluster::start(1);
+    let Written { .. } = cluster.written();
+    cluster.server.take().unwrap().kill();
+    cluster.hosts[0].kill();
+    let replica = cluster.hosts[0].replica();
+    let file = u64::from_str_radix(replica.file_name().unwrap().to_str().unwrap(), 16).unwrap();
+    cut(&replica, 5);
+    let note = format!(r#"{{"version":1,"file":{file},"pool":1,"size":5}}"#);
+    let notes = std::fs::File::options().write(true).open(cluster.head.data().join("cuts.jsonl")).unwrap();
+    notes.write_all_at(format!("{note:<127}\n").as_bytes(), 0).unwrap();
+    cluster.server = Some(cluster.head.up());
+    // Its pool does not hold up anybody before it comes.
+    let mut client = cluster.server().client_by(ClientOptions::named("reader"));
+    let root = client.root().unwrap();
+    let file = when_ready(|| client.open(&root, "file", nfs4::OPEN4_SHARE_ACCESS_READ)).unwrap();
+    assert_eq!(client.size(&file.handle).unwrap(), DATA.len() as u64);
+    cluster.hosts[0].up(&[]);
+    assert_eq!(read_through_head(&mut client, &file), &DATA[..5]);
+    assert_eq!(client.size(&file.handle).unwrap(), 5);
+    let is_blank = || std::fs::read(cluster.head.data().join("cuts.jsonl")).unwrap().trim_ascii().is_empty();
+    let deadline = Instant::now() + WAIT;
+    while !is_blank() {
+        assert!(Instant::now() < deadline, "the note stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn renewed_keys_reach_pools_of_other_hosts() {
     let cluster = Cluster::start(1);
@@ -368,6 +423,26 @@ fn a_check_does_not_take_files_of_other_hosts_for_lost() {
     let report = cluster.json(&["fsck"]);
     assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
     assert!(report.to_string().contains("pools of other hosts"), "{report}");
+}
+
+#[test]
+fn a_check_beside_a_running_head_finds_replicas_that_other_hosts_lack() {
+    let mut cluster = Cluster::start(1);
+    let Written { .. } = cluster.written();
+    cluster.hosts[0].kill();
+    std::fs::remove_file(cluster.hosts[0].replica()).unwrap();
+    cluster.hosts[0].up(&[]);
+    cluster.wait_for(|standings| standings == ["ready"]);
+    let output = cluster.head.run(&["fsck", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), report["problems_found"].as_u64()), (Some(1), Some(1)), "{report}");
+    assert_eq!(report["problems"][0]["path"], "/file", "{report}");
+    assert!(report["problems"][0].to_string().contains("pool-1 has no replica of it"), "{report}");
+    cluster.hosts[0].signal("-STOP");
+    cluster.wait_for(|standings| standings == ["out"]);
+    let report = cluster.json(&["fsck"]);
+    assert!(report.to_string().contains("pools of other hosts"), "{report}");
+    cluster.hosts[0].signal("-CONT");
 }
 
 #[test]
