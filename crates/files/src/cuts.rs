@@ -41,7 +41,7 @@ impl Drop for BegunCut {
     }
 }
 
-/// What became of a cut.
+/// How far a cut came.
 enum Found {
     /// The file is as short, or gone, or its replica has lost bytes: there is nothing to finish.
     Over,

@@ -531,8 +531,8 @@ impl Pool for LocalPool {
     }
 }
 
-/// An error if one of the files has a replica: its removal was not on disk when the power was cut. Whoever removed it asks here
-/// before it forgets the file.
+/// An error if one of the files has a replica: its removal was not on disk when the power was cut. The head asks here before it
+/// forgets the file.
 fn check_gone(shared: &PoolParts, files: &[FileId]) -> Result<(), PoolError> {
     for file in files {
         if shared.store.look(*file).map_err(|errno| shared.failure("sync removals", errno))?.is_some() {

@@ -167,7 +167,7 @@ fn problem_of(
     }
 }
 
-/// What two looks, one after the other, say alike.
+/// The problem that two looks, one after the other, find alike.
 async fn confirmed(
     namespace: &SqlNamespace,
     pool: &Arc<dyn Pool>,

@@ -1,3 +1,5 @@
+//! Notes of cuts on disk, and the cuts that they finish.
+
 use api::{CreateKind, CreateMode, CreateSpec, Namespace, Pool, PoolManager, SetAttributes};
 use bytes::Bytes;
 use files::{By, ContentMode, FilesServices};
