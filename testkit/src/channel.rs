@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use api::{Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket};
+use api::{
+    Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Term, Ticket,
+};
 use async_trait::async_trait;
 use cluster::{
     Answerer, Arrival, Connection, Greeting, LeaseRules, PoolService, Process, Refused, RemotePool, Status,
 };
+use cluster_state::{HeldTerms, SessionId, Terms};
 use types::{Epoch, FileId, PoolId};
 use xdr::{Decoder, Encoder};
 
@@ -23,6 +26,8 @@ use hold::{Hold, Holdable};
 const DATA_CONNECTIONS: usize = 2;
 const PIPE_BYTES: usize = 256 << 10;
 const PROCESS: Process = Process { starts: 1, draw: 1 };
+const HELD: HeldTerms =
+    HeldTerms { terms: Terms { term: Term::FIRST, floor: Term::FIRST }, is_settled: true };
 /// A hundred years.
 const WITHOUT_END: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -33,6 +38,7 @@ pub struct ChannelPool {
     hold: Arc<Hold>,
     /// The head's ends; the first one is the control connection.
     connections: Vec<Arc<Connection>>,
+    session: SessionId,
     is_cut: AtomicBool,
 }
 
@@ -57,12 +63,13 @@ impl ChannelPool {
             (0..=DATA_CONNECTIONS).map(|_| connection(Arc::clone(&service), Arc::clone(&hold))).collect();
         let [control, data @ ..] = &*connections else { unreachable!("there is one at least") };
         let arrival = Arrival { process: PROCESS, has_lease: true };
-        remote.connect(arrival, Arc::clone(control), Greeting::of(&*pool)).expect("it is the only process");
-        remote.renew(told(&*pool), true);
+        let session = remote.connect(arrival, Arc::clone(control), Greeting::of(&*pool));
+        let session = session.expect("it is the only process");
+        remote.renew(session, HELD, told(&*pool));
         for data in data {
             assert!(remote.add_data(PROCESS, Arc::clone(data)), "the session has begun");
         }
-        ChannelPool { remote, pool, service, hold, connections, is_cut: AtomicBool::new(false) }
+        ChannelPool { remote, pool, service, hold, connections, session, is_cut: AtomicBool::new(false) }
     }
 
     /// While `is_held`, the pool's side takes no requests: the pool hangs.
@@ -152,7 +159,7 @@ impl Pool for ChannelPool {
     fn status(&self) -> PoolStatus {
         if !self.is_cut.load(Ordering::Acquire) && !self.hold.is_held() {
             self.service.sweep();
-            self.remote.renew(told(&*self.pool), true);
+            self.remote.renew(self.session, HELD, told(&*self.pool));
         }
         self.remote.status()
     }

@@ -17,7 +17,7 @@ pub enum Floor {
     Assembly,
     /// Suites, fakes, test clients and load generators: import what they like below the binary, imported by tests only.
     Testkit,
-    /// Fuzz targets: import what they like below the binary, the test kit too, and are imported by nothing.
+    /// Fuzz targets and the simulator: import what they like below the binary, the test kit too, and are imported by nothing.
     Fuzz,
     /// Chores: imports nothing of ours.
     Chore,
@@ -37,6 +37,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("nfs4-state", Floor::Rules),
     ("file-state", Floor::Rules),
     ("api", Floor::Rules),
+    ("cluster-state", Floor::Rules),
     ("files", Floor::Shell),
     ("durable", Floor::Shell),
     ("http-server", Floor::Shell),
@@ -55,6 +56,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("testkit", Floor::Testkit),
     ("load", Floor::Testkit),
     ("fuzz", Floor::Fuzz),
+    ("sim", Floor::Fuzz),
     ("xtask", Floor::Chore),
 ];
 
@@ -75,6 +77,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "file-state",
         "an NFS stateid stands for an entry of the conflict table, which is asked under the stateids' lock",
     ),
+    ("cluster-state", "api", "terms stand in tickets, and the floor of terms judges tickets"),
 ];
 
 /// Edges that stand as long as they are optional: a feature for tests switches them on.

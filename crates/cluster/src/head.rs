@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::{KeyGeneration, Term};
 use async_trait::async_trait;
+use cluster_state::{Arrival, Renewal, SessionId};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +22,6 @@ use tokio_rustls::TlsAcceptor;
 use types::PoolId;
 use xdr::{Decoder, Encoder, Xdr};
 
-use crate::lease::Arrival;
 use crate::remote::RemotePool;
 use crate::rpc::{Answerer, Connection, RECORD_BYTES_MAX, Refused, prepare};
 use crate::session::{
@@ -72,10 +72,9 @@ impl Seat {
     }
 
     /// The pool refuses tickets to write of older terms, and no write by one of them is under way there; or it has no lease,
-    /// and is told before it gets one.
+    /// and gets none before that is so.
     pub fn has_floor(&self, floor: Term) -> bool {
-        let held = self.held();
-        held.is_some_and(|held| held.terms.floor >= floor.0 && held.is_settled) || self.pool.is_over()
+        self.pool.has_floor(floor)
     }
 
     /// The pool opens tickets of that generation, or serves nobody now.
@@ -241,7 +240,7 @@ impl Guest {
             connection,
             arrived,
             renewed: Mutex::new(None),
-            floor: AtomicU64::new(0),
+            session: Mutex::new(None),
             is_ending: AtomicBool::new(false),
         });
         let served = Connection::start_for(stream, Arc::clone(&session) as _, record_bytes_max);
@@ -273,8 +272,8 @@ struct Session {
     arrived: watch::Sender<bool>,
     /// Of a control connection: when the pool asked for its lease last. Leaf lock.
     renewed: Mutex<Option<Instant>>,
-    /// The floor that the pool was told when it said hello.
-    floor: AtomicU64,
+    /// Since the pool said hello. Leaf lock.
+    session: Mutex<Option<SessionId>>,
     /// The pool has said that it stops, or this head does.
     is_ending: AtomicBool,
 }
@@ -302,12 +301,10 @@ impl Answerer for Session {
                 self.arrived.send_replace(is_taken);
                 told(&is_taken)
             }
-            (RENEW, Some((pool, seat))) => told(&self.renew(pool, &seat, taken(&mut arguments)?).await),
+            (RENEW, Some((pool, seat))) => told(&self.renew(pool, &seat, taken(&mut arguments)?)),
             (BYE, Some((pool, seat))) => {
-                let connection = self.connection().await;
                 // That of a process of before may come late.
-                if connection.is_some_and(|connection| seat.pool.is_session(&connection)) {
-                    seat.pool.end_lease();
+                if self.session().is_some_and(|session| seat.pool.end_lease(session)) {
                     seat.is_leaving.store(true, Ordering::Relaxed);
                     self.is_ending.store(true, Ordering::Relaxed);
                     tracing::info!(%pool, "pool stops");
@@ -380,42 +377,44 @@ impl Session {
         let greeting = Greeting { clone_granularity, status: status.into_status(pool) };
         // Connected first: a floor that is raised from here on is waited for, and one of before is read below.
         let arrival = Arrival { process: process.process(), has_lease };
-        seat.pool.connect(arrival, connection, greeting).map_err(|refusal| refusal.to_string())?;
+        let session =
+            seat.pool.connect(arrival, connection, greeting).map_err(|refusal| refusal.to_string())?;
+        *self.session.lock() = Some(session);
         seat.is_leaving.store(false, Ordering::Relaxed);
         self.registry.arrived(pool, address);
         *seat.told.lock() = Some(Told { host, program, from: self.from, held: None });
         *self.renewed.lock() = Some(Instant::now());
         self.arrived.send_replace(true);
-        let terms = self.registry.terms();
-        // A pool without a lease may have been passed over by a head of before, whose fences are forgotten.
-        let floor = if has_lease { terms.floor } else { terms.term };
-        self.floor.store(floor, Ordering::Release);
+        let terms = seat.pool.welcome(self.registry.terms().terms());
         tracing::info!(%pool, from = %self.from, "pool is connected");
         Ok(Welcome::Welcome {
             version: hello.version.min(VERSION),
-            terms: Terms { floor, ..terms },
+            terms: terms.into(),
             keys: self.registry.keys(pool),
             nfs_lease_ms: u64::try_from(self.registry.nfs_lease().as_millis()).unwrap_or(u64::MAX),
         })
     }
 
-    async fn renew(&self, pool: PoolId, seat: &Arc<Seat>, renew: Renew) -> Renewed {
-        let Some(connection) = self.connection().await else { return Renewed::Unknown };
-        if !seat.pool.is_session(&connection) {
-            return Renewed::Unknown;
-        }
+    fn session(&self) -> Option<SessionId> {
+        *self.session.lock()
+    }
+
+    fn renew(&self, pool: PoolId, seat: &Arc<Seat>, renew: Renew) -> Renewed {
         let Renew { held, status } = renew;
+        let Some(session) = self.session() else { return Renewed::Unknown };
+        let lease = match seat.pool.renew(session, held.terms(), status.into_status(pool)) {
+            Renewal::Lease(lease) => lease,
+            Renewal::NotYet { .. } => Duration::ZERO,
+            Renewal::Unknown => return Renewed::Unknown,
+        };
         seat.hold(held);
         *self.renewed.lock() = Some(Instant::now());
-        // A write of a former term may be under way as long as it is not settled, and be that of a client that was fenced off.
-        let may_have_lease = held.is_settled && held.terms.floor >= self.floor.load(Ordering::Acquire);
-        let lease = seat.pool.renew(status.into_status(pool), may_have_lease);
         // After the lease: a floor that is raised from here on is waited for.
         let terms = self.registry.terms();
         let keys = self.registry.keys(pool);
         let has_them =
             (held.generation, held.has_former) == (keys.newest.generation(), keys.former.is_some());
-        let lease_ms = lease.map_or(0, |lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         Renewed::Renewed { lease_ms, terms, keys: (!has_them).then_some(keys) }
     }
 

@@ -13,10 +13,9 @@ use api::{
 };
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use cluster_state::HeldLease;
 use futures_channel::oneshot;
 use types::{ByteRange, Clock, Epoch, FileId, PoolId};
-
-use crate::lease::HeldLease;
 
 /// A write waits so long for a lease. Longer than a head takes to start, and shorter than a client's patience.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -2,13 +2,12 @@
 //!
 //! A pool host dials the head: one connection for what both tell each other (`session`), and others on which the head moves
 //! data (`remote`). Both are our own ONC RPC program (`rpc`, `wire`) over TLS with certificates of the cluster's own
-//! authority (`trust`). A pool honours tickets to write under a lease only (`lease`), so that a head can give up on a pool
-//! that it does not reach.
+//! authority (`trust`). A pool honours tickets to write under a lease only (`leased`), so that a head can give up on a pool
+//! that it does not reach. The rules of this are those of `cluster-state`.
 //!
 //! Floor 3b. It knows no namespace, no door and no disk: the binary gives it the pool that it serves.
 
 mod head;
-mod lease;
 mod leased;
 mod member;
 mod remote;
@@ -18,8 +17,10 @@ mod session;
 pub mod trust;
 mod wire;
 
+pub use cluster_state::{
+    Arrival, HeldLease, HeldTerms, LeaseRules, Process, Refusal, Renewal, SessionId, Standing,
+};
 pub use head::{Registry, Seat, Told, serve};
-pub use lease::{Arrival, Full, HeadLease, HeldLease, LeaseRules, Process, Refusal, Standing};
 pub use leased::LeasedPool;
 pub use member::{
     Admission, MemberConfig, MemberError, MemberReport, MemberStanding, Membership, PoolMember, join,

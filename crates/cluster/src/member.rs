@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{AcceptedKeys, Pool, PoolKey, Term};
+use cluster_state::{HeldLease, HeldTerms, Process};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -16,7 +17,6 @@ use tokio_rustls::TlsConnector;
 use types::{Clock, PoolId};
 use xdr::Opaque;
 
-use crate::lease::{HeldLease, Process};
 use crate::rpc::{Answerer, Connection, Refused, prepare};
 use crate::service::PoolService;
 use crate::session::{
@@ -408,7 +408,7 @@ impl PoolMember {
     fn admit(&self, keys: &Keys, terms: Terms, nfs_lease: Duration) {
         if self.key.borrow().is_none() {
             let key = PoolKey::of(self.accepted(keys));
-            take_terms(&key, terms);
+            terms.terms().apply(key.floor());
             self.key.send_replace(Some(Admission { key, nfs_lease }));
             return;
         }
@@ -424,7 +424,7 @@ impl PoolMember {
                 key.drop_former();
             }
         }
-        take_terms(&key, terms);
+        terms.terms().apply(key.floor());
     }
 
     fn accepted(&self, keys: &Keys) -> AcceptedKeys {
@@ -451,17 +451,11 @@ impl PoolMember {
     fn held(&self) -> Option<Held> {
         let key = self.key.borrow().as_ref()?.key.clone();
         let (generation, has_former) = key.state();
-        let terms = Terms { term: key.floor().newest().0, floor: key.floor().lowest().0 };
-        let is_settled = key.floor().is_settled();
-        Some(Held { generation: generation.0, has_former, terms, is_settled })
+        let HeldTerms { terms, is_settled } = HeldTerms::of(key.floor());
+        Some(Held { generation: generation.0, has_former, terms: terms.into(), is_settled })
     }
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stopped| *stopped).await;
-}
-
-fn take_terms(key: &PoolKey, terms: Terms) {
-    key.floor().begin_term(Term(terms.term));
-    key.floor().raise(Term(terms.floor));
 }

@@ -5,8 +5,8 @@
 //! after it, and tell them of no error because a pool starts anew. An open replica is a ticket and a verifier, so it outlives
 //! connections and starts of the pool.
 //!
-//! The lease that the pool has is counted here (`HeadLease`). A fence counts when the pool has confirmed it or its lease is
-//! over.
+//! Sessions, the lease of the pool and the fences that it missed are judged by the rules of `cluster-state`. A fence counts
+//! when the pool has confirmed it or its lease is over.
 
 mod fences;
 mod links;
@@ -18,8 +18,11 @@ mod tests;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use api::{Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts};
+use api::{Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Term};
 use async_trait::async_trait;
+use cluster_state::{
+    Arrival, HeldTerms, LeaseRules, PoolAtHead, Process, Refusal, Renewal, SessionId, Standing, Terms,
+};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -27,7 +30,6 @@ use tokio::time::timeout;
 use types::{Clock, Epoch, FileId, PoolId};
 use xdr::Xdr;
 
-use crate::lease::{Arrival, HeadLease, LeaseRules, Process, Refusal, Standing};
 use crate::rpc::Connection;
 use crate::wire::{
     self, Batch, Described, Facts, Greeting, Listed, Opened, Replies, Reply, Ticket, procedure,
@@ -55,7 +57,7 @@ pub struct RemotePool {
 }
 
 struct State {
-    lease: HeadLease,
+    rules: PoolAtHead,
     /// As the pool told it last.
     status: PoolStatus,
     clone_granularity: Option<u32>,
@@ -76,7 +78,7 @@ impl RemotePool {
     /// One that an earlier start may have given a lease, which was no longer than `longest`.
     pub fn known(id: PoolId, rules: LeaseRules, longest: Duration, clock: Arc<dyn Clock>) -> Arc<RemotePool> {
         let known_since = clock.monotonic();
-        let lease = HeadLease::new(rules, longest, known_since);
+        let at_head = PoolAtHead::new(rules, longest, known_since);
         let runtime = Handle::current();
         Arc::new_cyclic(|myself| RemotePool {
             id,
@@ -84,7 +86,7 @@ impl RemotePool {
             suspect: rules.suspect,
             links: Links::new(id, rules.lease, runtime.clone()),
             state: Mutex::new(State {
-                lease,
+                rules: at_head,
                 status: PoolStatus::untold(id),
                 clone_granularity: None,
                 known_since,
@@ -103,22 +105,27 @@ impl RemotePool {
         arrival: Arrival,
         control: Arc<Connection>,
         greeting: Greeting,
-    ) -> Result<(), Refusal> {
+    ) -> Result<SessionId, Refusal> {
         let now = self.clock.monotonic();
-        let has_missed = {
+        let (session, has_missed) = {
             let mut state = self.state.lock();
-            state.lease.connect(arrival, now)?;
+            let session = state.rules.connect(arrival, now)?;
             state.status = PoolStatus { id: self.id, ..greeting.status };
             state.clone_granularity = greeting.clone_granularity;
             state.sessions += 1;
-            !state.lease.missed(None, 1).is_empty()
+            (session, !state.rules.lease().missed(None, 1).is_empty())
         };
         self.changed.notify_waiters();
-        self.links.connect(arrival.process, control);
+        self.links.connect(session, arrival.process, control);
         if has_missed {
             self.deliver_fences();
         }
-        Ok(())
+        Ok(session)
+    }
+
+    /// The terms that the pool is told in the answer to its HELLO. Those of the head are looked up after `connect`.
+    pub fn welcome(&self, terms: Terms) -> Terms {
+        self.state.lock().rules.welcome(terms)
     }
 
     /// Another connection of the session, for I/O. `false`: its session is not the one of now.
@@ -128,53 +135,49 @@ impl RemotePool {
 
     /// A connection is lost, and its session ends if it is the one of now. Returns whether it was.
     pub fn disconnect(&self, connection: &Arc<Connection>) -> bool {
-        let was_of_now = self.links.disconnect(connection);
-        if was_of_now {
-            self.state.lock().lease.disconnect();
-            self.changed.notify_waiters();
-        }
-        was_of_now
-    }
-
-    /// Whether this is the control connection of the session of now.
-    pub fn is_session(&self, control: &Arc<Connection>) -> bool {
-        self.links.is_session(control)
-    }
-
-    /// The pool has said that it takes no writes any more.
-    pub fn end_lease(&self) {
-        self.state.lock().lease.end(self.clock.monotonic());
+        let Some(session) = self.links.disconnect(connection) else { return false };
+        self.state.lock().rules.disconnect(session);
         self.changed.notify_waiters();
+        true
     }
 
-    pub fn is_over(&self) -> bool {
-        self.state.lock().lease.is_over(self.clock.monotonic())
+    /// The pool has said that it takes no writes any more. `false`: a process of before said so.
+    pub fn end_lease(&self, session: SessionId) -> bool {
+        let is_of_now = self.state.lock().rules.end(session, self.clock.monotonic());
+        self.changed.notify_waiters();
+        is_of_now
+    }
+
+    /// The pool takes no writes below the floor, or takes none before it has that floor.
+    pub fn has_floor(&self, floor: Term) -> bool {
+        self.state.lock().rules.has_floor(floor, self.clock.monotonic())
     }
 
     /// It is connected and not silent, with or without a lease.
     pub fn is_heard(&self) -> bool {
-        self.state.lock().lease.is_heard(self.clock.monotonic())
+        self.state.lock().rules.lease().is_heard(self.clock.monotonic())
     }
 
-    /// The pool asks for its lease. `None`: it gets none now, because it may not have one yet, or because it has missed fences,
-    /// which are delivered to it.
-    pub fn renew(&self, status: PoolStatus, may_have_lease: bool) -> Option<Duration> {
+    /// The pool asks for its lease, and tells which terms it holds. Fences that it missed are delivered to it.
+    pub fn renew(&self, session: SessionId, held: HeldTerms, status: PoolStatus) -> Renewal {
         let now = self.clock.monotonic();
-        let lease = {
+        let renewal = {
             let mut state = self.state.lock();
-            state.status = PoolStatus { id: self.id, ..status };
-            state.lease.hear(now);
-            may_have_lease.then(|| state.lease.renew(now)).flatten()
+            let renewal = state.rules.renew(session, held, now);
+            if renewal != Renewal::Unknown {
+                state.status = PoolStatus { id: self.id, ..status };
+            }
+            renewal
         };
         self.changed.notify_waiters();
-        if may_have_lease && lease.is_none() {
+        if renewal == (Renewal::NotYet { has_missed: true }) {
             self.deliver_fences();
         }
-        lease
+        renewal
     }
 
     pub fn standing(&self) -> Standing {
-        self.state.lock().lease.standing(self.clock.monotonic())
+        self.state.lock().rules.standing(self.clock.monotonic())
     }
 
     async fn ask<A: Xdr, W: Xdr + Send + Unpin + 'static>(
@@ -304,13 +307,13 @@ impl Pool for RemotePool {
     fn status(&self) -> PoolStatus {
         let now = self.clock.monotonic();
         let state = self.state.lock();
-        let status = state.status.clone();
-        if state.lease.is_heard(now) {
+        let (status, lease) = (state.status.clone(), state.rules.lease());
+        if lease.is_heard(now) {
             let without = || "it has no lease: it did not confirm all that it missed".to_owned();
-            let refusal = status.read_only.or_else(|| state.lease.is_over(now).then(without));
+            let refusal = status.read_only.or_else(|| lease.is_over(now).then(without));
             return PoolStatus { read_only: refusal, ..status };
         }
-        let silence = match state.lease.heard() {
+        let silence = match lease.heard() {
             Some(heard) => format!("no answer for {} s", now.saturating_sub(heard).as_secs()),
             None => "it has not connected since the start of the head".to_owned(),
         };

@@ -12,9 +12,9 @@
 //! leaves out.
 
 use api::{KeyGeneration, KeyMaterial, Term};
+use cluster_state::{HeldTerms, Process};
 use xdr::{Opaque, Xdr};
 
-use crate::lease::Process;
 use crate::wire::Status;
 
 /// The version of this protocol that this program speaks, and the oldest that it still understands.
@@ -126,6 +126,16 @@ impl Terms {
     pub fn of(term: Term, floor: Term) -> Terms {
         Terms { term: term.0, floor: floor.0 }
     }
+
+    pub fn terms(self) -> cluster_state::Terms {
+        cluster_state::Terms { term: Term(self.term), floor: Term(self.floor) }
+    }
+}
+
+impl From<cluster_state::Terms> for Terms {
+    fn from(terms: cluster_state::Terms) -> Terms {
+        Terms::of(terms.term, terms.floor)
+    }
 }
 
 #[derive(Clone, Xdr)]
@@ -164,6 +174,12 @@ pub struct Held {
     pub terms: Terms,
     /// No write by a ticket below the floor is under way.
     pub is_settled: bool,
+}
+
+impl Held {
+    pub fn terms(self) -> HeldTerms {
+        HeldTerms { terms: self.terms.terms(), is_settled: self.is_settled }
+    }
 }
 
 #[derive(Xdr)]

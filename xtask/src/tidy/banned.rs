@@ -38,7 +38,7 @@ const NO_WIRE: &str = "a service knows no protocol";
 const NO_CALENDAR: &str = "dates are types::DateTime";
 const NO_DIGITS: &str = "hexadecimal digits are types::hex";
 const NO_WATCH: &str = "files that may change are durable::WatchedFiles";
-const TALKERS: &[&str] = &["forebay", "load", "xtask"];
+const TALKERS: &[&str] = &["forebay", "load", "sim", "xtask"];
 const SQL_CRATES: &[&str] = &["namespace", "pool"];
 
 const BANS: &[Ban] = &[

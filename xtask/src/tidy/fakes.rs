@@ -7,12 +7,13 @@ use super::tree::Tree;
 const SEAMS: &[&str] = &["Pool", "OpenReplica", "PoolManager", "ReplicaRanges"];
 const TESTKIT: &str = "testkit/";
 /// Test code as a whole, without a mark of it.
-const FUZZ: &str = "fuzz/";
+const TEST_FOLDERS: &[&str] = &["fuzz/", "sim/"];
 
 pub fn seams_are_faked_in_the_test_kit(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, scan) in tree.rust().filter(|(file, _)| !file.path.starts_with(TESTKIT)) {
-        let is_outside = file.path.contains("/examples/") || file.path.starts_with(FUZZ);
+        let is_outside = file.path.contains("/examples/")
+            || TEST_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
         for seam in SEAMS {
             let is_implemented = |at: &usize| {
                 let behind = &scan.code[at + seam.len()..];
@@ -40,9 +41,12 @@ mod tests {
     fn a_fake_seam_in_a_test_is_caught_wherever_the_test_is() {
         for seam in ["Pool", "OpenReplica", "PoolManager", "ReplicaRanges", "api::Pool"] {
             let fake = format!("struct Fake;\nimpl {seam} for Fake {{}}\n");
-            for path in
-                ["crates/files/tests/fakes.rs", "crates/http-server/examples/files.rs", "fuzz/src/world.rs"]
-            {
+            for path in [
+                "crates/files/tests/fakes.rs",
+                "crates/http-server/examples/files.rs",
+                "fuzz/src/world.rs",
+                "sim/src/world.rs",
+            ] {
                 assert_eq!(found(path, &fake), 1, "{seam} in {path}");
             }
             let module = format!("#[cfg(test)]\nmod tests {{\n    {fake}}}\n");

@@ -137,7 +137,9 @@ pub fn crate_of(path: &str) -> Option<&str> {
     }
     match path.strip_prefix("crates/") {
         Some(rest) => rest.split('/').next(),
-        None => ["testkit", "fuzz", "xtask"].into_iter().find(|name| path.starts_with(&format!("{name}/"))),
+        None => {
+            ["testkit", "fuzz", "sim", "xtask"].into_iter().find(|name| path.starts_with(&format!("{name}/")))
+        }
     }
 }
 
@@ -168,6 +170,7 @@ mod tests {
         assert_eq!(crate_of("testkit/src/lib.rs"), Some("testkit"));
         assert_eq!(crate_of("bench/load/src/main.rs"), Some("load"));
         assert_eq!(crate_of("fuzz/fuzz_targets/xdr.rs"), Some("fuzz"));
+        assert_eq!(crate_of("sim/src/main.rs"), Some("sim"));
         assert_eq!(crate_of("README.md"), None);
     }
 }

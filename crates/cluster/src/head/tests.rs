@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use api::{KeyMaterial, PoolStatus};
+use cluster_state::{LeaseRules, Process};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -12,7 +13,6 @@ use types::Clock;
 use xdr::Opaque;
 
 use super::*;
-use crate::lease::{LeaseRules, Process};
 use crate::rpc::CallError;
 use crate::session::{Incarnation, Key};
 use crate::trust::{Authority, HEAD_NAME, MemberKey, client_config, join_config, secret_hash};

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use api::{ANSWER_TIME, Answers, BATCH_LEN_MAX, PoolError};
+use cluster_state::PoolAtHead;
 use tokio::time::{sleep, timeout};
 use types::{Epoch, FileId};
 
 use super::RemotePool;
-use crate::lease::HeadLease;
 use crate::wire::{Batch, Replies, procedure};
 
 type Fence = (FileId, Epoch);
@@ -15,11 +15,11 @@ type Fence = (FileId, Epoch);
 impl RemotePool {
     pub(super) async fn fence_files(&self, files: &[Fence], within: Duration) -> Answers<()> {
         // From here on the pool gets no lease before it has confirmed them.
-        let noted = self.state.lock().lease.fence(files, self.clock.monotonic());
+        let noted = self.state.lock().rules.fence(files, self.clock.monotonic());
         if noted.is_err() {
             return Answers::alike(files.len(), &PoolError::Busy(self.id));
         }
-        let is_confirmed = |lease: &HeadLease| files.iter().all(|(file, epoch)| !lease.misses(*file, *epoch));
+        let is_fenced = |pool: &PoolAtHead, now| pool.is_fenced(files, now);
         let told = async {
             match self.tell_fences(files, within).await {
                 Some(answers) => answers,
@@ -30,7 +30,7 @@ impl RemotePool {
         tokio::select! {
             biased;
             answers = told => answers.into_iter().collect(),
-            () = self.lease_over_or(is_confirmed) => files.iter().map(|_| Ok(())).collect(),
+            () = self.until_lease_is_over_or(is_fenced) => files.iter().map(|_| Ok(())).collect(),
         }
     }
 
@@ -44,7 +44,7 @@ impl RemotePool {
         let answers: Vec<_> = answers.into_iter().map(|reply| reply.into_result(self.id)).collect();
         let confirmed = files.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
         let confirmed: Vec<Fence> = confirmed.map(|(fence, _)| *fence).collect();
-        self.state.lock().lease.confirm(&confirmed);
+        self.state.lock().rules.confirm(&confirmed);
         self.changed.notify_waiters();
         Some(answers)
     }
@@ -64,7 +64,7 @@ impl RemotePool {
     async fn deliver(&self) {
         let (mut after, mut refused) = (None, 0);
         loop {
-            let missed = self.state.lock().lease.missed(after, BATCH_LEN_MAX);
+            let missed = self.state.lock().rules.lease().missed(after, BATCH_LEN_MAX);
             let Some((last, _)) = missed.last() else { break };
             after = Some(*last);
             let told = timeout(ANSWER_TIME, self.tell_fences(&missed, ANSWER_TIME)).await;
@@ -79,7 +79,7 @@ impl RemotePool {
     }
 
     /// Returns when the lease is over, or something else is so of it.
-    pub(super) async fn lease_over_or(&self, is_so: impl Fn(&HeadLease) -> bool) {
+    pub(super) async fn until_lease_is_over_or(&self, is_so: impl Fn(&PoolAtHead, Duration) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -88,10 +88,11 @@ impl RemotePool {
             let left = {
                 let state = self.state.lock();
                 let now = self.clock.monotonic();
-                if state.lease.is_over(now) || is_so(&state.lease) {
+                let lease = state.rules.lease();
+                if lease.is_over(now) || is_so(&state.rules, now) {
                     return;
                 }
-                state.lease.until().saturating_sub(now)
+                lease.until().saturating_sub(now)
             };
             tokio::select! {
                 () = changed => {}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use api::{IoHandle, PoolError};
 use bytes::Bytes;
+use cluster_state::{Process, SessionId};
 use futures_channel::oneshot;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
-use crate::lease::Process;
 use crate::rpc::{CALLS_MAX, CallError, Connection};
 
 /// A call waits for a connection for so long.
@@ -43,6 +43,7 @@ struct State {
 }
 
 struct Session {
+    id: SessionId,
     process: Process,
     control: Arc<Connection>,
     data: Vec<Arc<Connection>>,
@@ -82,10 +83,15 @@ impl Links {
         self.pool
     }
 
-    pub fn connect(self: &Arc<Links>, process: Process, control: Arc<Connection>) {
+    pub fn connect(self: &Arc<Links>, id: SessionId, process: Process, control: Arc<Connection>) {
         let (former, ended) = {
             let mut state = self.state.lock();
-            let former = state.session.replace(Session { process, control, data: Vec::new() });
+            // Of two that come at once the later one stays, as for the lease.
+            if state.session.as_ref().is_some_and(|session| session.id > id) {
+                drop(state);
+                return control.close();
+            }
+            let former = state.session.replace(Session { id, process, control, data: Vec::new() });
             state.away_since = None;
             (former, self.flush(&mut state))
         };
@@ -111,8 +117,8 @@ impl Links {
         true
     }
 
-    /// Whether it was a connection of the session of now, which ends with all of them.
-    pub fn disconnect(&self, connection: &Arc<Connection>) -> bool {
+    /// If it was a connection of the session of now, that one ends with all of its connections.
+    pub fn disconnect(&self, connection: &Arc<Connection>) -> Option<SessionId> {
         let former = {
             let mut state = self.state.lock();
             let is_of_now = |session: &mut Session| session.has(connection);
@@ -122,16 +128,9 @@ impl Links {
             }
             former
         };
-        let was_of_now = former.is_some();
-        if let Some(former) = former {
-            former.close();
-        }
-        was_of_now
-    }
-
-    pub fn is_session(&self, control: &Arc<Connection>) -> bool {
-        let state = self.state.lock();
-        state.session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.control, control))
+        let former = former?;
+        former.close();
+        Some(former.id)
     }
 
     /// Open ones of the session.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::RemotePool;
-use crate::lease::Standing;
+use cluster_state::Standing;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteReport {
@@ -24,12 +24,12 @@ impl RemotePool {
     pub fn report(&self) -> RemoteReport {
         let (now, connections) = (self.clock.monotonic(), self.links.connections());
         let state = self.state.lock();
-        let heard = state.lease.heard().unwrap_or(state.known_since);
+        let heard = state.rules.lease().heard().unwrap_or(state.known_since);
         RemoteReport {
-            standing: state.lease.standing(now),
+            standing: state.rules.standing(now),
             silence: now.saturating_sub(heard),
-            lease_left: state.lease.until().saturating_sub(now),
-            missed_fences: state.lease.missed_count(),
+            lease_left: state.rules.lease().until().saturating_sub(now),
+            missed_fences: state.rules.lease().missed_count(),
             connections,
             reconnects: state.sessions.saturating_sub(1),
         }

@@ -40,6 +40,7 @@ impl Answerer for Nothing {
 struct Scene {
     pool: Arc<Faulty<MemoryPool>>,
     remote: Arc<RemotePool>,
+    session: Mutex<Option<SessionId>>,
 }
 
 /// The head's ends of a session. The control connection is the first.
@@ -64,7 +65,8 @@ fn ticket() -> api::Ticket {
 impl Scene {
     fn new() -> Scene {
         let pool = Arc::new(Faulty::new(MemoryPool::new(POOL)));
-        Scene { pool, remote: RemotePool::new(POOL, RULES, Arc::new(RuntimeClock(Instant::now()))) }
+        let remote = RemotePool::new(POOL, RULES, Arc::new(RuntimeClock(Instant::now())));
+        Scene { pool, remote, session: Mutex::new(None) }
     }
 
     fn dial(&self, incarnation: u64) -> Dialled {
@@ -76,7 +78,9 @@ impl Scene {
         let connections: Vec<_> = (0..3).map(|_| connection(answerer.clone())).collect();
         let process = Process { starts: incarnation, draw: incarnation };
         let arrival = Arrival { process, has_lease: false };
-        self.remote.connect(arrival, connections[0].clone(), Greeting::of(&*self.pool)).unwrap();
+        let greeting = Greeting::of(&*self.pool);
+        let session = self.remote.connect(arrival, connections[0].clone(), greeting).unwrap();
+        *self.session.lock() = Some(session);
         for data in &connections[1..] {
             assert!(self.remote.add_data(process, data.clone()));
         }
@@ -98,7 +102,13 @@ impl Scene {
     }
 
     fn renew(&self) -> Option<Duration> {
-        self.remote.renew(self.pool.status(), true)
+        let session = self.session.lock().expect("the pool has said hello");
+        let terms = Terms { term: Term::FIRST, floor: Term::FIRST };
+        let held = HeldTerms { terms, is_settled: true };
+        match self.remote.renew(session, held, self.pool.status()) {
+            Renewal::Lease(lease) => Some(lease),
+            Renewal::NotYet { .. } | Renewal::Unknown => None,
+        }
     }
 
     async fn fence(&self, epoch: u32) -> Result<(), PoolError> {
@@ -163,7 +173,7 @@ async fn a_call_waits_for_a_connection_a_moment() {
     let begun = Instant::now();
     assert!(is_unknown(&scene.remote.open(&ticket).await));
     assert_eq!(begun.elapsed(), s(0), "a pool that is long gone is not waited for");
-    assert!(timeout(s(9), scene.remote.lease_over_or(|_| false)).await.is_ok());
+    assert!(timeout(s(9), scene.remote.until_lease_is_over_or(|_, _| false)).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
