@@ -61,6 +61,13 @@ impl Host {
         self.server.take().expect("the host runs").kill();
     }
 
+    /// Its journal is empty, so that the next start finds the replicas as they lie on the disk.
+    fn kill_without_journal(&mut self) {
+        self.server.take().expect("the host runs").terminate();
+        self.up(&[]);
+        self.kill();
+    }
+
     /// The only one.
     fn replica(&self) -> PathBuf {
         fn below(place: PathBuf) -> Vec<PathBuf> {
@@ -374,8 +381,8 @@ fn a_head_that_restarts_finds_its_pools_again() {
 fn a_truncation_at_another_host_that_a_kill_of_the_head_interrupted_is_finished() {
     let mut cluster = Cluster::start(1);
     let Written { .. } = cluster.written();
+    cluster.hosts[0].kill_without_journal();
     cluster.server.take().unwrap().kill();
-    cluster.hosts[0].kill();
     let replica = cluster.hosts[0].replica();
     let file = u64::from_str_radix(replica.file_name().unwrap().to_str().unwrap(), 16).unwrap();
     cut(&replica, 5);
@@ -429,7 +436,7 @@ fn a_check_does_not_take_files_of_other_hosts_for_lost() {
 fn a_check_beside_a_running_head_finds_replicas_that_other_hosts_lack() {
     let mut cluster = Cluster::start(1);
     let Written { .. } = cluster.written();
-    cluster.hosts[0].kill();
+    cluster.hosts[0].kill_without_journal();
     std::fs::remove_file(cluster.hosts[0].replica()).unwrap();
     cluster.hosts[0].up(&[]);
     cluster.wait_for(|standings| standings == ["ready"]);
