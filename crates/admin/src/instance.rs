@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub journals: Vec<JournalView>,
     /// Of pools with delayed allocation.
     pub gathered: Vec<GatheredView>,
+    /// Of pools on other hosts.
+    pub pool_calls: Vec<PoolCallsView>,
     /// Of all pools of this process together.
     pub read_ahead: ReadAheadView,
     /// The slowest of the last 10 minutes.
@@ -342,6 +344,17 @@ pub struct GatheredView {
     /// Writes out of order that found no memory.
     pub no_memory: u64,
     pub memory_bytes: u64,
+}
+
+/// Calls of one procedure to a pool on another host.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PoolCallsView {
+    /// `pool-1`.
+    pub pool: String,
+    /// `OPEN`, `MAKE`, …
+    pub procedure: &'static str,
+    /// Since the start.
+    pub count: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

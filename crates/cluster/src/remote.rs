@@ -8,6 +8,7 @@
 //! Sessions, the lease of the pool and the fences that it missed are judged by the rules of `cluster-state`. A fence counts
 //! when the pool has confirmed it or its lease is over.
 
+mod calls;
 mod fences;
 mod links;
 mod replica;
@@ -178,6 +179,11 @@ impl RemotePool {
 
     pub fn standing(&self) -> Standing {
         self.state.lock().rules.standing(self.clock.monotonic())
+    }
+
+    /// Calls that were sent to the pool since the start of the head, by the name of their procedure.
+    pub fn calls(&self) -> Vec<(&'static str, u64)> {
+        self.links.calls()
     }
 
     async fn ask<A: Xdr, W: Xdr + Send + Unpin + 'static>(

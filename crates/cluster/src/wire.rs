@@ -45,6 +45,29 @@ pub mod procedure {
     pub const FACTS: u32 = 26;
     pub const REPLICAS: u32 = 27;
     pub const DESCRIBE: u32 = 28;
+
+    /// In the order of their numbers.
+    pub const NAMES: [&str; 19] = [
+        "OPEN",
+        "READ",
+        "WRITE",
+        "SYNC",
+        "ALLOCATE",
+        "DEALLOCATE",
+        "EXTEND",
+        "SEEK",
+        "COPY",
+        "SHARE",
+        "ADVISE",
+        "MAKE",
+        "TRUNCATE",
+        "REMOVE",
+        "SYNC_REMOVALS",
+        "FENCE",
+        "FACTS",
+        "REPLICAS",
+        "DESCRIBE",
+    ];
 }
 
 /// Replicas in one answer to REPLICAS. The caller asks again for more.

@@ -283,6 +283,11 @@ pub const SERIES: &[Series] = &[
         "Writes out of order for which delayed allocation had no memory.",
     ),
     gauge("forebay_gathered_memory_bytes", &["pool"], "Memory in use for delayed allocation."),
+    counter(
+        "forebay_cluster_calls_total",
+        &["pool", "procedure"],
+        "Calls that the head sent to pools on other hosts, by procedure; a call that was repeated counts again.",
+    ),
     counter("forebay_operations_total", &["door", "operation"], "Operations that clients requested."),
     histogram(super::OPERATION_SECONDS, &["door", "operation"], "Duration of operations."),
     counter("process_cpu_seconds_total", &[], "CPU time of the process, user and system."),

@@ -55,6 +55,11 @@ pub(super) fn record(snapshot: &Snapshot) {
     read_ahead(snapshot.read_ahead);
     snapshot.journals.iter().for_each(journal);
     snapshot.gathered.iter().for_each(gathered);
+    for calls in &snapshot.pool_calls {
+        let (pool, procedure) = (calls.pool.clone(), calls.procedure);
+        counter!("forebay_cluster_calls_total", "pool" => pool, "procedure" => procedure)
+            .absolute(calls.count);
+    }
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());
         counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);

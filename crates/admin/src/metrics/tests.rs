@@ -3,8 +3,8 @@
 use super::*;
 use crate::instance::{
     CacheView, ClientView, CopyView, GatheredView, GrantView, GssView, IoCpuView, IoLaneView, IoModeView,
-    IoTimesView, JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolHostView, PoolView,
-    QuestionCount, ReadAheadView, ScrubView,
+    IoTimesView, JournalView, KeysView, NamespaceView, NfsView, OperationCount, PoolCallsView, PoolHostView,
+    PoolView, QuestionCount, ReadAheadView, ScrubView,
 };
 
 fn snapshot() -> Snapshot {
@@ -107,6 +107,7 @@ fn snapshot() -> Snapshot {
             no_memory: 206,
             memory_bytes: 207,
         }],
+        pool_calls: vec![PoolCallsView { pool: "pool-3".to_owned(), procedure: "MAKE", count: 12 }],
         read_ahead: ReadAheadView { advised_bytes: 100, used_bytes: 60, wasted_bytes: 5, dropped_bytes: 3 },
         operations: vec![OperationCount { door: "nfs".to_owned(), operation: "READ".to_owned(), count: 9 }],
         namespace: NamespaceView {
@@ -233,6 +234,7 @@ fn the_text_has_values_types_and_help() {
         "forebay_gathered_failures_total{pool=\"pool-0\"} 205",
         "forebay_gathered_no_memory_total{pool=\"pool-0\"} 206",
         "forebay_gathered_memory_bytes{pool=\"pool-0\"} 207",
+        "forebay_cluster_calls_total{pool=\"pool-3\",procedure=\"MAKE\"} 12",
         "forebay_io_readahead_bytes_total{outcome=\"used\"} 60",
         "forebay_io_readahead_bytes_total{outcome=\"wasted\"} 5",
         "forebay_io_readahead_bytes_total{outcome=\"dropped\"} 3",

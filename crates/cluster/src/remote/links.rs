@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
+use super::calls::Calls;
 use crate::rpc::{CALLS_MAX, CallError, Connection};
 
 /// A call waits for a connection for so long.
@@ -28,6 +29,7 @@ pub(super) struct Links {
     /// When the pool has been away for so long, calls do not wait for it.
     away_max: Duration,
     runtime: Handle,
+    calls: Calls,
     /// Held while a call is begun on a connection, whose locks come behind it.
     state: Mutex<State>,
 }
@@ -76,11 +78,15 @@ impl Links {
         let (session, parked) = (None, VecDeque::new());
         let away_since = Some(Instant::now());
         let state = State { session, away_since, parked, is_watched: false };
-        Arc::new(Links { pool, away_max, runtime, state: Mutex::new(state) })
+        Arc::new(Links { pool, away_max, runtime, calls: Calls::default(), state: Mutex::new(state) })
     }
 
     pub fn pool(&self) -> PoolId {
         self.pool
+    }
+
+    pub fn calls(&self) -> Vec<(&'static str, u64)> {
+        self.calls.counts()
     }
 
     pub fn connect(self: &Arc<Links>, id: SessionId, process: Process, control: Arc<Connection>) {
@@ -200,7 +206,11 @@ impl Links {
                 done(Err(PoolError::Unknown(pool)));
             }
         };
-        let (error, finish) = connection.begin(procedure, arguments, Box::new(finish)).err()?;
+        let begun = connection.begin(procedure, arguments, Box::new(finish));
+        if begun.is_ok() {
+            self.calls.count(procedure);
+        }
+        let (error, finish) = begun.err()?;
         let finish: Done = Box::new(move |_| finish(Err(error)));
         Some((finish, PoolError::Busy(pool)))
     }

@@ -202,6 +202,31 @@ async fn a_read_is_repeated_on_the_next_connection_and_a_write_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_are_counted_when_they_are_sent_and_once_more_when_repeated() {
+    let (scene, gate) = (Scene::new(), Gate::shut());
+    let sent = || {
+        let calls = scene.remote.calls().into_iter();
+        calls.filter(|(_, count)| *count > 0).collect::<Vec<_>>()
+    };
+    assert!(is_unknown(&scene.remote.open(&ticket()).await));
+    assert_eq!(sent(), [], "without a connection nothing is sent");
+    let first = scene.dial(1);
+    let replica = scene.remote.open(&ticket()).await.unwrap();
+    write(&replica, "x").await.unwrap();
+    let made = scene.remote.make(&[(FileId(8), Birth(5)), (FileId(9), Birth(5))], ANSWER_TIME).await;
+    assert!(made.into_iter().all(|answer| answer.is_ok()));
+    assert_eq!(sent(), [("OPEN", 1), ("WRITE", 1), ("MAKE", 1)], "a batch is one call");
+    scene.pool.schedule().on(Call::Read, 0..1, Fault::Delay(gate));
+    let (read, _second) = tokio::join!(replica.read_at(0, 9), async {
+        sleep(s(1)).await;
+        scene.cut(&first);
+        scene.dial(1)
+    });
+    read.unwrap();
+    assert_eq!(sent(), [("OPEN", 1), ("READ", 2), ("WRITE", 1), ("MAKE", 1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_is_repeated_once_only() {
     let (scene, gate) = (Scene::new(), Gate::shut());
     let first = scene.dial(1);

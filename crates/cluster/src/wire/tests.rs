@@ -29,6 +29,11 @@ fn numbers_on_the_wire_stay_as_they_are() {
     let fenced = Reply::<()>::of(Err(PoolError::Fenced));
     assert_eq!(to_bytes(&fenced), b"\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\0"[..]);
     assert_eq!((procedure::OPEN, procedure::FENCE, procedure::DESCRIBE), (10, 25, 28));
+    let name = |number: u32| procedure::NAMES[(number - procedure::OPEN) as usize];
+    assert_eq!(
+        (name(10), name(11), name(21), name(25), name(28)),
+        ("OPEN", "READ", "MAKE", "FENCE", "DESCRIBE")
+    );
 }
 
 #[test]

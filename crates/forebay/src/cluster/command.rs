@@ -1,5 +1,6 @@
 //! `forebay cluster`: tokens for hosts that are to join, and the hosts that have.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use admin::instance::PoolHostView;
@@ -38,6 +39,8 @@ pub struct PoolHostReport {
     pub offline: Option<String>,
     pub free_bytes: u64,
     pub total_bytes: u64,
+    /// Calls that the head has sent to it since the start, by procedure.
+    pub calls: BTreeMap<String, u64>,
 }
 
 pub fn run(command: &ClusterCommand) -> Result<ExitCode> {

@@ -129,6 +129,7 @@ impl ClusterHead {
                 offline: status.trouble(),
                 free_bytes: status.free_bytes,
                 total_bytes: status.total_bytes,
+                calls: seat.pool.calls().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             }
         });
         ClusterReport {
@@ -162,6 +163,16 @@ impl ClusterHead {
             (pool, report)
         });
         hosts.collect()
+    }
+
+    /// Calls to each pool since the start, by the name of their procedure.
+    pub fn calls(&self) -> Vec<(PoolId, &'static str, u64)> {
+        let seats = self.seats.read();
+        let of_pool = |(pool, (_, seat)): (&PoolId, &(Fingerprint, Arc<Seat>))| {
+            let pool = *pool;
+            seat.pool.calls().into_iter().map(move |(procedure, count)| (pool, procedure, count))
+        };
+        seats.iter().flat_map(of_pool).collect()
     }
 
     fn now_s(&self) -> u64 {

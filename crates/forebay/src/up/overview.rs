@@ -10,8 +10,8 @@ use std::time::Duration;
 use admin::Instance;
 use admin::instance::{
     BusyFileView, CacheView, ClientView, CopyView, GrantView, GssView, KeysView, LogLevels, NamespaceView,
-    NfsView, OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, ScrubView,
-    SlowOperation, Snapshot,
+    NfsView, OpenView, OperationCount, PoolCallsView, PoolView, Problem, ProcessView, QuestionCount,
+    ScrubView, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolManager, PoolStatus, Subject};
@@ -159,6 +159,7 @@ pub struct Overview {
     pub pool_map: Arc<PoolMap>,
     /// Those of this process.
     pub local_pools: Vec<Arc<LocalPool>>,
+    /// Has those of other hosts.
     pub cluster: Option<Arc<ClusterHead>>,
     pub door: Arc<HeadDoor>,
     pub keys: Arc<Keys>,
@@ -207,6 +208,16 @@ impl Overview {
         let statuses = self.pool_map.pools().into_iter();
         let bytes = statuses.map(|status| (status.id, (status.read_bytes, status.written_bytes)));
         self.rates.add(Sample { at: self.clock.monotonic(), pools: bytes.collect() });
+    }
+
+    fn pool_calls(&self) -> Vec<PoolCallsView> {
+        let calls = self.cluster.iter().flat_map(|cluster| cluster.calls());
+        let view = |(pool, procedure, count): (PoolId, _, _)| PoolCallsView {
+            pool: pool.to_string(),
+            procedure,
+            count,
+        };
+        calls.map(view).collect()
     }
 
     fn clients(&self, nfs: &[ClientStatus]) -> Vec<ClientView> {
@@ -462,6 +473,7 @@ impl Instance for Overview {
             io_cpu: pool_io::cpu(&io),
             journals: pool_io::journals(&io),
             gathered: pool_io::gathered(&io),
+            pool_calls: self.pool_calls(),
             read_ahead: pool_io::read_ahead(&io),
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),

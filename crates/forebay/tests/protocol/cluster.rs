@@ -1,5 +1,6 @@
 //! Pools on other hosts: they join, keep their leases, and come back; a head and its pools are processes of their own here.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -144,6 +145,15 @@ impl Cluster {
             assert!(Instant::now() < deadline, "{}", self.json(&["status"]));
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Calls of the head to the first pool host since its start, by procedure, but for the copies of names that it sends now and then.
+    fn calls(&self) -> BTreeMap<String, u64> {
+        let status = self.json(&["cluster", "status"]);
+        let mut calls: BTreeMap<String, u64> =
+            serde_json::from_value(status["pools"][0]["calls"].clone()).unwrap();
+        calls.remove("DESCRIBE");
+        calls
     }
 
     /// A client with a layout of a new file, whose first bytes it has written at the pool.
@@ -404,6 +414,26 @@ fn a_truncation_at_another_host_that_a_kill_of_the_head_interrupted_is_finished(
         assert!(Instant::now() < deadline, "the note stays");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn opening_reading_and_stat_of_a_file_at_another_host_calls_no_pool() {
+    let cluster = Cluster::start(1);
+    let Written { mut client, file, layout, .. } = cluster.written();
+    client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+    client.close(&file).unwrap();
+    let before = cluster.calls();
+    assert_eq!(before["MAKE"], 1, "for the layout of the empty file: {before:?}");
+    let mut reader = cluster.server().client("reader");
+    let root = reader.root().unwrap();
+    let file = reader.open(&root, "file", nfs4::OPEN4_SHARE_ACCESS_READ).unwrap();
+    assert_eq!(reader.size(&file.handle).unwrap(), DATA.len() as u64);
+    let layout = reader.layout_get(&file.handle, file.stateid, LayoutIomode4::Read).unwrap();
+    let mut pool = reader.data_server(&layout).unwrap();
+    let read = pool.read(layout.ticket(), layout.data_server().stateid, 0, 99).unwrap();
+    assert_eq!(&read.data[..], DATA);
+    reader.close(&file).unwrap();
+    assert_eq!(cluster.calls(), before);
 }
 
 #[test]
