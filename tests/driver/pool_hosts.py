@@ -96,7 +96,7 @@ def place(hosts, *numbers):
             told = hosts.forebay("pool", "drain" if wanted[name] else "enable", name)
             if told.returncode:
                 sys.exit(told.stdout)
-    within(60, lambda: all(not want or re.search(r"^%s +drained" % name, hosts.forebay("pool", "list").stdout, re.M)
+    within(60, lambda: all(not want or re.search(r"^%s +(\S+ +)?drained" % name, hosts.forebay("pool", "list").stdout, re.M)
                            for name, want in wanted.items()), lambda: hosts.forebay("pool", "list").stdout)
 
 
