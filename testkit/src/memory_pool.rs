@@ -383,6 +383,7 @@ impl Pool for MemoryPool {
             writes: counts.writes,
             syncs: counts.syncs,
             contended: state.contended.clone(),
+            made_through: None,
         }
     }
 }

@@ -176,6 +176,9 @@ pub struct PoolStatus {
     pub syncs: u64,
     /// Files whose writers contend for the same pages now: the last few.
     pub contended: Vec<FileId>,
+    /// Of a newer file than this the pool makes the replica for a ticket to write which says that there may be none.
+    /// `None`: it makes none for tickets.
+    pub made_through: Option<FileId>,
 }
 
 impl PoolStatus {
@@ -197,6 +200,7 @@ impl PoolStatus {
             writes: 0,
             syncs: 0,
             contended: Vec::new(),
+            made_through: None,
         }
     }
 

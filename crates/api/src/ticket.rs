@@ -6,12 +6,14 @@
 //!
 //! ```text
 //! 0  version (5)   1  mode (1 read, 2 read-write)   2  demand
-//! 3  flags: 1 present, 2 mirrored, 4 write-only; 8 and 16: mode of I/O (0 auto, 1 buffered, 2 uncached, 3 direct)
+//! 3  flags: 1 present, 2 mirrored, 4 write-only; 8 and 16: mode of I/O (0 auto, 1 buffered, 2 uncached, 3 direct);
+//!    32 unmade
 //! 4  pool (u32)    8  file (u64)   16 epoch (u32)   20 birth (u32)   24 term (u64)   32 key generation (u32)
 //! 36 HMAC-SHA-256 over bytes 0..36 with the pool's key, first 16 bytes
 //! ```
 //!
-//! A client may keep a sealed ticket for as long as it likes, also when the file is gone: such a ticket makes no replica.
+//! A client may keep a sealed ticket for as long as it likes, also when the file is gone. So a ticket that makes the replica is
+//! sealed only for a pool that knows which files are gone (`PoolStatus::made_through`).
 
 use thiserror::Error;
 use types::{Epoch, FileId, IoMode, PoolId};
@@ -29,6 +31,8 @@ const PRESENT: u8 = 1;
 const MIRRORED: u8 = 2;
 const WRITE_ONLY: u8 = 4;
 const IO_SHIFT: u8 = 3;
+const UNMADE: u8 = 32;
+const FLAGS_MAX: u8 = 63;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
@@ -52,7 +56,8 @@ pub enum TicketMode {
 /// The meaning of a missing replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Presence {
-    /// The file is empty, and the first write makes it. For the head itself.
+    /// The file is empty, and the first write makes it. For the head itself, and for clients of a pool that knows which
+    /// files are gone.
     Unmade,
     /// It was made before the ticket was sealed, so the file is gone.
     Made,
@@ -80,12 +85,14 @@ pub struct Conditions {
     pub is_mirrored: bool,
     /// The replica is being filled: it is written, and not read.
     pub is_write_only: bool,
+    /// The replica of a file that is `Unmade` need not have been made: the pool makes it.
+    pub is_made_by_pool: bool,
 }
 
 impl Conditions {
     /// The file has one replica, and it is whole.
     pub fn of_sole_replica(demand: Demand) -> Conditions {
-        Conditions { demand, is_mirrored: false, is_write_only: false }
+        Conditions { demand, is_mirrored: false, is_write_only: false, is_made_by_pool: false }
     }
 }
 
@@ -114,7 +121,7 @@ pub enum TicketError {
 }
 
 impl TicketKeys {
-    /// The replica has been made ([`Pool::make`](crate::Pool::make)): the holder does not make it.
+    /// The replica has been made ([`Pool::make`](crate::Pool::make)), unless the conditions say that the pool makes it.
     pub fn seal(&self, ticket: &Ticket, conditions: Conditions) -> [u8; SEALED_BYTES] {
         let sealer = self.sealer();
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
@@ -128,6 +135,7 @@ impl TicketKeys {
         sealed[3] = flag(ticket.presence == Presence::Written, PRESENT)
             | flag(conditions.is_mirrored, MIRRORED)
             | flag(conditions.is_write_only, WRITE_ONLY)
+            | flag(conditions.is_made_by_pool && ticket.presence == Presence::Unmade, UNMADE)
             | ticket.io.number() << IO_SHIFT;
         sealed[4..8].copy_from_slice(&ticket.pool.0.to_be_bytes());
         sealed[8..16].copy_from_slice(&ticket.file.0.to_be_bytes());
@@ -157,8 +165,8 @@ impl PoolKey {
         }
         self.verify_handle(KeyGeneration(number(32)), body, mac)?;
         let (mode, flags) = match (body[1], body[3]) {
-            (1, flags @ 0..=31) => (TicketMode::Read, flags),
-            (2, flags @ 0..=31) => (TicketMode::ReadWrite, flags),
+            (1, flags @ 0..=FLAGS_MAX) => (TicketMode::Read, flags),
+            (2, flags @ 0..=FLAGS_MAX) => (TicketMode::ReadWrite, flags),
             _ => return Err(TicketError::Malformed),
         };
         let ticket = Ticket {
@@ -167,13 +175,18 @@ impl PoolKey {
             pool,
             mode,
             epoch: Epoch(number(16)),
-            presence: if flags & PRESENT != 0 { Presence::Written } else { Presence::Made },
+            presence: match (flags & PRESENT != 0, flags & UNMADE != 0) {
+                (true, _) => Presence::Written,
+                (false, true) => Presence::Unmade,
+                (false, false) => Presence::Made,
+            },
             io: IoMode::from_number(flags >> IO_SHIFT),
         };
         let conditions = Conditions {
             demand: Demand(body[2]),
             is_mirrored: flags & MIRRORED != 0,
             is_write_only: flags & WRITE_ONLY != 0,
+            is_made_by_pool: flags & UNMADE != 0,
         };
         let term = Term(long(24));
         if mode == TicketMode::ReadWrite && !self.floor().admits(term) {
@@ -213,11 +226,18 @@ mod tests {
     #[test]
     fn a_ticket_is_the_same_bytes_each_time_and_opens_again() {
         let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
-        for (is_mirrored, is_write_only) in [(false, false), (true, false), (false, true), (true, true)] {
-            let conditions = Conditions { demand: Demand(5), is_mirrored, is_write_only };
-            let sealed = keys.seal(&ticket(), conditions);
-            assert_eq!(keys.clone().seal(&ticket(), conditions), sealed);
-            let opened = OpenedTicket { ticket: ticket(), conditions, term: keys.sealer().term() };
+        let unmade = Ticket { presence: Presence::Unmade, ..ticket() };
+        let sole = demanding(5);
+        for (ticket, conditions) in [
+            (ticket(), sole),
+            (ticket(), Conditions { is_mirrored: true, ..sole }),
+            (ticket(), Conditions { is_write_only: true, ..sole }),
+            (ticket(), Conditions { is_mirrored: true, is_write_only: true, ..sole }),
+            (unmade, Conditions { is_made_by_pool: true, ..sole }),
+        ] {
+            let sealed = keys.seal(&ticket, conditions);
+            assert_eq!(keys.clone().seal(&ticket, conditions), sealed);
+            let opened = OpenedTicket { ticket, conditions, term: keys.sealer().term() };
             assert_eq!(pool.open(&sealed), Ok(opened));
         }
     }
@@ -248,7 +268,7 @@ mod tests {
     // The layout is that of the table above.
     #[test]
     fn a_sealed_ticket_has_its_fields_where_the_table_says() {
-        let conditions = Conditions { demand: Demand(5), is_mirrored: true, is_write_only: false };
+        let conditions = Conditions { is_mirrored: true, ..demanding(5) };
         let sealed = keys().seal(&ticket(), conditions);
         let body = [
             &[5, 2, 5, 3][..],
@@ -257,17 +277,24 @@ mod tests {
             &[0, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0, 0, 0, 2],
         ];
         assert_eq!(sealed[..BODY_BYTES], body.concat());
+        let unmade = Ticket { presence: Presence::Unmade, ..ticket() };
+        let made = keys().seal(&unmade, Conditions { is_made_by_pool: true, ..demanding(5) });
+        assert_eq!(made[3], 32);
     }
 
     #[test]
-    fn a_sealed_ticket_makes_no_replica() {
+    fn a_sealed_ticket_makes_a_replica_only_where_the_pool_does() {
         let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
-        for (of_head, of_client) in [
-            (Presence::Unmade, Presence::Made),
-            (Presence::Made, Presence::Made),
-            (Presence::Written, Presence::Written),
+        for (is_made_by_pool, of_head, of_client) in [
+            (false, Presence::Unmade, Presence::Made),
+            (false, Presence::Made, Presence::Made),
+            (false, Presence::Written, Presence::Written),
+            (true, Presence::Unmade, Presence::Unmade),
+            (true, Presence::Made, Presence::Made),
+            (true, Presence::Written, Presence::Written),
         ] {
-            let sealed = keys.seal(&Ticket { presence: of_head, ..ticket() }, demanding(0));
+            let conditions = Conditions { is_made_by_pool, ..demanding(0) };
+            let sealed = keys.seal(&Ticket { presence: of_head, ..ticket() }, conditions);
             assert_eq!(pool.open(&sealed).unwrap().ticket.presence, of_client);
         }
     }

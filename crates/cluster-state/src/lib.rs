@@ -6,8 +6,10 @@
 
 mod at_head;
 mod lease;
+mod new_files;
 mod terms;
 
 pub use at_head::{PoolAtHead, Renewal, SessionId};
 pub use lease::{Arrival, Full, HeadLease, HeldLease, LeaseRules, Process, Refusal, Standing};
+pub use new_files::NewFiles;
 pub use terms::{HeldTerms, Terms};

@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
-use types::PoolId;
+use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
 use crate::remote::RemotePool;
@@ -111,6 +111,9 @@ pub trait Registry: Send + Sync + 'static {
     fn keys(&self, pool: PoolId) -> Keys;
 
     fn terms(&self) -> Terms;
+
+    /// No file that was ever made has a higher number. Files that are made from now on may.
+    fn newest_file(&self) -> FileId;
 
     fn nfs_lease(&self) -> Duration;
 
@@ -375,6 +378,8 @@ impl Session {
         let address = data_address(&hello, self.from)?;
         let Hello { process, has_lease, host, program, clone_granularity, status, .. } = hello;
         let greeting = Greeting { clone_granularity, status: status.into_status(pool) };
+        // A process of before, which answered removals, has ended, or these are remembered by this one.
+        let newest_file = self.registry.newest_file();
         // Connected first: a floor that is raised from here on is waited for, and one of before is read below.
         let arrival = Arrival { process: process.process(), has_lease };
         let session =
@@ -392,6 +397,7 @@ impl Session {
             terms: terms.into(),
             keys: self.registry.keys(pool),
             nfs_lease_ms: u64::try_from(self.registry.nfs_lease().as_millis()).unwrap_or(u64::MAX),
+            newest_file: newest_file.0,
         })
     }
 

@@ -17,12 +17,14 @@ use cluster_state::HeldLease;
 use futures_channel::oneshot;
 use types::{ByteRange, Clock, Epoch, FileId, PoolId};
 
+use crate::MakingPool;
+
 /// A write waits so long for a lease. Longer than a head takes to start, and shorter than a client's patience.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub struct LeasedPool {
-    pool: Arc<dyn Pool>,
+    pool: Arc<MakingPool>,
     right: Right,
 }
 
@@ -51,7 +53,7 @@ impl Right {
 }
 
 impl LeasedPool {
-    pub fn new(pool: Arc<dyn Pool>, lease: Arc<HeldLease>, clock: Arc<dyn Clock>) -> LeasedPool {
+    pub fn new(pool: Arc<MakingPool>, lease: Arc<HeldLease>, clock: Arc<dyn Clock>) -> LeasedPool {
         LeasedPool { pool, right: Right { lease, clock } }
     }
 }
@@ -63,7 +65,7 @@ impl Pool for LeasedPool {
     }
 
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
-        let replica = self.pool.open(ticket).await?;
+        let replica = self.pool.open_for_client(ticket).await?;
         Ok(match ticket.mode {
             TicketMode::Read => replica,
             TicketMode::ReadWrite => Arc::new(LeasedReplica { replica, right: self.right.clone() }),

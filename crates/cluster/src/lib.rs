@@ -9,6 +9,7 @@
 
 mod head;
 mod leased;
+mod making;
 mod member;
 mod remote;
 mod rpc;
@@ -22,6 +23,7 @@ pub use cluster_state::{
 };
 pub use head::{Registry, Seat, Told, serve};
 pub use leased::LeasedPool;
+pub use making::MakingPool;
 pub use member::{
     Admission, MemberConfig, MemberError, MemberReport, MemberStanding, Membership, PoolMember, join,
 };

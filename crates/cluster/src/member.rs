@@ -14,9 +14,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use types::{Clock, PoolId};
+use types::{Clock, FileId, PoolId};
 use xdr::Opaque;
 
+use crate::MakingPool;
 use crate::rpc::{Answerer, Connection, Refused, prepare};
 use crate::service::PoolService;
 use crate::session::{
@@ -145,7 +146,7 @@ pub struct MemberConfig {
 pub struct PoolMember {
     config: MemberConfig,
     /// Without a look at the lease: the head's calls come only while it is there.
-    pool: Arc<dyn Pool>,
+    pool: Arc<MakingPool>,
     service: Arc<PoolService>,
     lease: Arc<HeldLease>,
     clock: Arc<dyn Clock>,
@@ -200,11 +201,11 @@ enum End {
 impl PoolMember {
     pub fn new(
         config: MemberConfig,
-        pool: Arc<dyn Pool>,
+        pool: Arc<MakingPool>,
         lease: Arc<HeldLease>,
         clock: Arc<dyn Clock>,
     ) -> Arc<PoolMember> {
-        let service = Arc::new(PoolService::new(Arc::clone(&pool)));
+        let service = Arc::new(PoolService::new(Arc::clone(&pool) as Arc<dyn Pool>));
         let standing = Mutex::new(MemberStanding { since: clock.monotonic(), ..MemberStanding::default() });
         let (key, connections) = (watch::Sender::new(None), Mutex::default());
         Arc::new(PoolMember { config, pool, service, lease, clock, key, connections, standing })
@@ -397,7 +398,8 @@ impl PoolMember {
         let welcome: Result<Welcome, _> = control.call(HELLO, &hello, ANSWER_TIME).await;
         let address = || address.to_owned();
         match welcome.map_err(|_| MemberError::Broken { address: address() })? {
-            Welcome::Welcome { terms, keys, nfs_lease_ms, .. } => {
+            Welcome::Welcome { terms, keys, nfs_lease_ms, newest_file, .. } => {
+                self.pool.begin(FileId(newest_file));
                 self.admit(&keys, terms, Duration::from_millis(nfs_lease_ms));
                 Ok(())
             }

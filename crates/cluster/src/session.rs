@@ -107,7 +107,14 @@ pub struct Hello {
 #[xdr(union)]
 pub enum Welcome {
     #[xdr(0)]
-    Welcome { version: u32, terms: Terms, keys: Keys, nfs_lease_ms: u64 },
+    Welcome {
+        version: u32,
+        terms: Terms,
+        keys: Keys,
+        nfs_lease_ms: u64,
+        /// No file has a higher number yet.
+        newest_file: u64,
+    },
     #[xdr(1)]
     Refused {
         #[xdr(max = TEXT_MAX)]

@@ -114,7 +114,13 @@ impl Files {
         Ok(self.open_located(file, mode).await?.map(|located| located.replica))
     }
 
-    /// Before a client is sent to a pool with a ticket, which makes no replica.
+    /// Whether the pool makes the replica, for a client that is sent there with a ticket that says so.
+    pub fn is_made_by_pool(&self, file: &Attributes, pool: PoolId) -> bool {
+        let made_through = || self.services.pools.pool(pool)?.status().made_through;
+        file.size == 0 && made_through().is_some_and(|old| file.file > old)
+    }
+
+    /// Before a client is sent to a pool with a ticket that makes no replica.
     pub async fn make_replica(&self, file: &Attributes, pool: PoolId) -> Result<(), FilesError> {
         if file.size > 0 {
             // There is one, or it was lost.

@@ -14,7 +14,7 @@ use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::Pool;
 use cluster::trust::{Fingerprint, MemberKey, client_config};
-use cluster::{Admission, HeldLease, LeasedPool, MemberConfig, PoolMember, Process};
+use cluster::{Admission, HeldLease, LeasedPool, MakingPool, MemberConfig, PoolMember, Process};
 use door_nfs::{Export, Flight, PoolDoor, PoolDoorConfig, Security, ServedHosts, Squash};
 use files::PunctualPool;
 use pool::LocalPool;
@@ -204,7 +204,7 @@ impl PoolHost {
         let process = Process { starts: dir.record_start(&member, now_s)?, draw: random.u64() };
         let lease = Arc::new(HeldLease::default());
         let lease_clock: Arc<dyn Clock> = Arc::new(SleeplessClock);
-        let pool: Arc<dyn Pool> = Arc::new(PunctualPool::new(Arc::clone(&local) as _));
+        let pool = MakingPool::new(Arc::new(PunctualPool::new(Arc::clone(&local) as _)));
         let leased = LeasedPool::new(Arc::clone(&pool), Arc::clone(&lease), Arc::clone(&lease_clock));
         let membership = MemberConfig {
             cluster: member.cluster,

@@ -195,9 +195,8 @@ fn open_cluster(
     keys: &Arc<Keys>,
     listener: &TcpListener,
 ) -> Result<Arc<ClusterHead>> {
-    let known = (Arc::clone(keys), Arc::clone(&services.pools));
     let place = (config, data, listener.local_addr()?.port());
-    tokio::task::block_in_place(|| ClusterHead::open(place, Arc::clone(&services.clock), known))
+    tokio::task::block_in_place(|| ClusterHead::open(place, services, Arc::clone(keys)))
 }
 
 /// Before anybody is served: truncations at other hosts that the former start left are known from here on.

@@ -70,6 +70,8 @@ pub struct CommitterState {
 pub struct Progress {
     /// Every cookie ever given lies below.
     pub cookies_end: AtomicU64,
+    /// Every file of a committed group has a lower number.
+    pub next_file: AtomicU64,
     /// Leaf lock.
     pub totals: Mutex<Totals>,
 }
@@ -546,6 +548,8 @@ impl Committer {
                     *shared.progress.totals.lock() = totals;
                     shared.accounts.settle(group.quotas.settled());
                 }
+                // Before anybody sees them.
+                shared.progress.next_file.store(group.ids.files.next(), Ordering::Release);
                 shared.cache.publish(self.sequence, group.into_changes(), shared.instance);
                 Ok(outcome)
             }

@@ -33,6 +33,11 @@ impl Block {
         self.next = self.end;
     }
 
+    /// Every number that was given lies below.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Every number ever given lies below.
     pub fn end(&self) -> u64 {
         self.end

@@ -53,6 +53,7 @@ fn start(config: Config, opened: Opened, keeper: Arc<Keeper>) -> Result<SqlNames
     let state = opened.state;
     let ids = Ids::new(state.ends);
     let cookies_end = AtomicU64::new(ids.cookies.end());
+    let next_file = AtomicU64::new(ids.files.next());
     let habits = opened.store.habits();
     let shared = Arc::new(CommitterState {
         cache: Cache::new(config.cache_bytes, state.sequence),
@@ -64,7 +65,7 @@ fn start(config: Config, opened: Opened, keeper: Arc<Keeper>) -> Result<SqlNames
         committer: Mutex::default(),
         habits,
         is_looked_after: AtomicBool::new(false),
-        progress: Progress { cookies_end, totals: Mutex::new(state.totals) },
+        progress: Progress { cookies_end, next_file, totals: Mutex::new(state.totals) },
         has_ended_cleanly: AtomicBool::new(false),
         troubles: Mutex::default(),
         presence: opened.presence,

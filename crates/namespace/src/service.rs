@@ -90,6 +90,11 @@ impl SqlNamespace {
         Usage { files: totals.files.max(0).cast_unsigned(), bytes: totals.bytes.max(0).cast_unsigned() }
     }
 
+    /// No file that anybody has seen has a higher number. Files that are made from now on have one.
+    pub fn newest_file(&self) -> FileId {
+        FileId(self.shared.progress.next_file.load(Ordering::Acquire).saturating_sub(1))
+    }
+
     /// Waits until the committer has taken an operation that changes nothing, whatever comes of it. False: it takes none
     /// any more, and only a restart helps.
     pub async fn takes_turns(&self) -> bool {

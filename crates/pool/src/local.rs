@@ -527,6 +527,7 @@ impl Pool for LocalPool {
             writes: counters.writes.value(),
             syncs: counters.syncs.value(),
             contended: self.shared.contended.now(Instant::now()),
+            made_through: None,
         }
     }
 }

@@ -78,6 +78,10 @@ impl Registry for TestRegistry {
         Terms { term: 5, floor: 4 }
     }
 
+    fn newest_file(&self) -> FileId {
+        FileId(7)
+    }
+
     fn nfs_lease(&self) -> Duration {
         Duration::from_secs(90)
     }

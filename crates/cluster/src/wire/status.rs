@@ -42,6 +42,7 @@ pub struct Status {
     syncs: u64,
     #[xdr(max = CONTENDED_MAX)]
     contended: Vec<u64>,
+    made_through: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
@@ -66,6 +67,7 @@ impl Status {
             writes: status.writes,
             syncs: status.syncs,
             contended: status.contended.iter().take(CONTENDED_MAX).map(|file| file.0).collect(),
+            made_through: status.made_through.map(|file| file.0),
         }
     }
 
@@ -87,6 +89,7 @@ impl Status {
             writes: self.writes,
             syncs: self.syncs,
             contended: self.contended.into_iter().map(FileId).collect(),
+            made_through: self.made_through.map(FileId),
         }
     }
 }

@@ -133,6 +133,7 @@ fn a_status_comes_back() {
         writes: 9,
         syncs: 10,
         contended: vec![FileId(11)],
+        made_through: Some(FileId(6)),
     };
     let back: Status = from_bytes(to_bytes(&Status::of(&status))).unwrap();
     let read_only = Some("\u{20ac}".repeat(341));

@@ -65,16 +65,19 @@ async fn try_get(
 
     let length = writable_length(compound, fs, &file, args).await?;
     let pool = choose_pool(compound, fs, &file, mode).await?;
-    let layout = segment::of_file(compound, layouts, &file, pool, (args.iomode, length))
+    let is_made_by_pool = fs.files.is_made_by_pool(&file, pool);
+    let layout = segment::of_file(compound, layouts, &file, (pool, is_made_by_pool), (args.iomode, length))
         .ok_or(NfsStat4::LayoutUnavailable)?;
     let body = LayoutGet4ResOk { return_on_close: true, stateid, layout: vec![layout] };
     // Linux allots one page for all of it.
     if to_bytes(&body).len() > args.maxcount as usize {
         return Err(NfsStat4::TooSmall);
     }
-    // So that no ticket that somebody keeps makes the replica of a file that is gone.
-    let made = fs.files.make_replica(&file, pool).await;
-    made.map_err(|_| NfsStat4::LayoutUnavailable)?;
+    if !is_made_by_pool {
+        // So that no ticket that somebody keeps makes the replica of a file that is gone.
+        let made = fs.files.make_replica(&file, pool).await;
+        made.map_err(|_| NfsStat4::LayoutUnavailable)?;
+    }
     if mode == LayoutMode::ReadWrite {
         fs.files.before_write(file.file).await.map_err(status::of_files)?;
     }

@@ -28,14 +28,14 @@ pub(super) fn of_file(
     compound: &Compound,
     layouts: &Layouts,
     file: &Attributes,
-    pool: PoolId,
+    (pool, is_made_by_pool): (PoolId, bool),
     (iomode, length): (LayoutIomode4, u64),
 ) -> Option<Layout4> {
     let address = layouts.devices.address(&compound.caller.connection, pool)?;
     let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
     // The pool knows no exports: the ticket carries the flavors that this one admits.
     let demand = compound.caller.view.rules(compound.current.place).flavors.demand();
-    let conditions = Conditions::of_sole_replica(demand);
+    let conditions = Conditions { is_made_by_pool, ..Conditions::of_sole_replica(demand) };
     let handle = layouts.ticket_keys.seal(&Grant { pool }.ticket(file, mode), conditions);
     let data_server = FfDataServer4 {
         deviceid: layouts.devices.id(pool, address),

@@ -12,15 +12,17 @@ use async_trait::async_trait;
 use cluster::trust::{Authority, Fingerprint, Member, Token};
 use cluster::{HeadTls, Join, Joined, LeaseRules, Registry, RemotePool, Seat, Standing, Terms};
 use files::PunctualPool;
+use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
 use types::hex::Hex;
-use types::{Clock, PoolId};
+use types::{Clock, FileId, PoolId};
 
 use super::book::{self, Book};
 use super::command::{ClusterReport, PoolHostReport, TokenReport};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::keys::{Keys, PoolsElsewhere};
+use crate::services::Services;
 
 /// Longer texts of hosts are cut.
 const HOST_MAX: usize = 64;
@@ -39,6 +41,7 @@ pub struct ClusterHead {
     longest_lease: Duration,
     nfs_lease: Duration,
     clock: Arc<dyn Clock>,
+    namespace: Arc<SqlNamespace>,
     keys: Arc<Keys>,
     list: Arc<PoolList>,
     /// Held while it is written: of two hosts that join at once each has a number of its own.
@@ -53,8 +56,8 @@ impl ClusterHead {
     /// Makes a cluster of a data directory that is none. Pool hosts come to `port`. Blocks.
     pub fn open(
         (config, data, port): (&Config, &DataDir, u16),
-        clock: Arc<dyn Clock>,
-        (keys, list): (Arc<Keys>, Arc<PoolList>),
+        services: &Services,
+        keys: Arc<Keys>,
     ) -> Result<Arc<ClusterHead>> {
         // The list first: an authority without one is a lost list.
         let mut book = Book::open(data)?.map_or_else(|| Book::make(data), Ok)?;
@@ -69,9 +72,10 @@ impl ClusterHead {
             rules: config.cluster.rules(),
             longest_lease: Duration::from_secs(longest.into()),
             nfs_lease: Duration::from_secs(config.nfs.lease_s.into()),
-            clock,
+            clock: Arc::clone(&services.clock),
+            namespace: Arc::clone(&services.namespace),
             keys,
-            list,
+            list: Arc::clone(&services.pools),
             seats: RwLock::default(),
             names: RwLock::default(),
             book: Arc::new(Mutex::new(book)),
@@ -239,6 +243,10 @@ impl Registry for ClusterHead {
     fn terms(&self) -> Terms {
         let (term, floor) = self.keys.terms();
         Terms::of(term, floor)
+    }
+
+    fn newest_file(&self) -> FileId {
+        self.namespace.newest_file()
     }
 
     fn nfs_lease(&self) -> Duration {

@@ -417,13 +417,61 @@ fn a_truncation_at_another_host_that_a_kill_of_the_head_interrupted_is_finished(
 }
 
 #[test]
+fn a_ticket_makes_the_replica_of_a_new_file_and_not_of_one_that_was_removed() {
+    let mut cluster = Cluster::start(1);
+    let mut client = cluster.server().client("writer");
+    let root = client.root().unwrap();
+    let mut with_layout = |name| {
+        let file = client.create(&root, name).unwrap();
+        let layout = layout_when_open(&mut client, &file);
+        (file, layout)
+    };
+    let (kept, of_kept) = with_layout("kept");
+    let (removed, of_removed) = with_layout("removed");
+    let (late, of_late) = with_layout("late");
+    let mut pool = client.data_server(&of_kept).unwrap();
+    assert_eq!(cluster.calls()["MAKE"], 0);
+    write(&mut pool, &of_kept, 0, DATA).unwrap();
+    client.layout_commit(&kept.handle, of_kept.stateid, Some(DATA.len() as u64 - 1)).unwrap();
+    cluster.wait_for_replicas(1);
+    client.layout_return(&removed.handle, of_removed.stateid, &FfLayoutReturn4::default()).unwrap();
+    client.close(&removed).unwrap();
+    client.remove(&root, "removed").unwrap();
+    let deadline = Instant::now() + WAIT;
+    while cluster.calls()["REMOVE"] == 0 {
+        assert!(Instant::now() < deadline, "the removal does not reach the pool");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(status_of(write(&mut pool, &of_removed, 0, b"late")), NfsStat4::Stale);
+    // Tickets stay good when layouts are returned.
+    for (file, layout) in [(&kept, &of_kept), (&late, &of_late)] {
+        client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+    }
+    // A new process does not know which older files were removed.
+    cluster.hosts[0].kill();
+    cluster.hosts[0].up(&[]);
+    cluster.wait_for(|standings| standings == ["ready"]);
+    let at_new_port = layout_when_open(&mut client, &kept);
+    let mut pool = client.data_server(&at_new_port).unwrap();
+    for layout in [&of_removed, &of_late] {
+        assert_eq!(status_of(write(&mut pool, layout, 0, b"late")), NfsStat4::Stale);
+    }
+    write(&mut pool, &of_kept, 0, DATA).unwrap();
+    let anew = layout_when_open(&mut client, &late);
+    assert_eq!(cluster.calls()["MAKE"], 1, "the file is older than the process of the pool");
+    write(&mut pool, &anew, 0, DATA).unwrap();
+    assert_eq!(read_through_head(&mut client, &kept), DATA);
+    cluster.wait_for_replicas(2);
+}
+
+#[test]
 fn opening_reading_and_stat_of_a_file_at_another_host_calls_no_pool() {
     let cluster = Cluster::start(1);
     let Written { mut client, file, layout, .. } = cluster.written();
     client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
     client.close(&file).unwrap();
     let before = cluster.calls();
-    assert_eq!(before["MAKE"], 1, "for the layout of the empty file: {before:?}");
+    assert_eq!(before["MAKE"], 0, "for the layout of the new file: {before:?}");
     let mut reader = cluster.server().client("reader");
     let root = reader.root().unwrap();
     let file = reader.open(&root, "file", nfs4::OPEN4_SHARE_ACCESS_READ).unwrap();
