@@ -86,7 +86,7 @@ class Disk:
             self.is_mounted = False
         if self.loop:
             subprocess.run(["losetup", "-d", self.loop])
-            within(60, self.loop_is_gone, lambda: "the loop device is still in use" + held_by(self.loop))
+            within(180, self.loop_is_gone, lambda: "the loop device is still in use" + held_by(self.loop))
             self.loop = None
         if self.process:
             within(20, lambda: subprocess.run(["umount", self.file], stderr=subprocess.DEVNULL).returncode == 0, "the disk is in use")
