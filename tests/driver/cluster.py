@@ -1,9 +1,9 @@
 """A head and hosts with pools: what the group with guests needs, and scenarios of joining on loopback without any guest."""
-import contextlib, glob, json, os, re, shutil, signal, socket, subprocess
+import contextlib, glob, json, os, re, shutil, signal, socket, subprocess, threading
 
 from .loopback import WAIT_S, Up, check, same, within
 from .server import FAULT
-from .web import a_file, content, expect
+from .web import a_file, ask, content, expect
 
 HOSTS = (1, 2, 3)
 # Log lines of a head and its hosts when one of them is gone.
@@ -286,9 +286,98 @@ def a_token_in_a_file_is_used_once(place):
     head.becomes(host.name, "ready")
 
 
+class Writer:
+    """Puts files one after the other until it is stopped. A host whose keys are rotated connects anew, and 503 tells clients to come again."""
+
+    def __init__(self, place, head):
+        self.head, self.file, self.written, self.failed = head, a_file(place, "in/written", 300_000), [], []
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self.write, daemon=True)
+        self.thread.start()
+
+    def write(self):
+        while not self.stopped.is_set():
+            path = "/w%d" % len(self.written)
+            try:
+                status = ask(self.head, "PUT", path, content(self.file)).status
+            except OSError as error:
+                status = error
+            if status in (201, 204):
+                self.written.append(path)
+            elif status != 503:
+                self.failed.append((path, status))
+                return
+
+    def stop(self):
+        self.stopped.set()
+        self.thread.join()
+        same("failed writes", self.failed, [])
+
+
+def keys_are_rotated_under_a_writer_and_a_host_is_shut_out_and_readmitted(place):
+    head = Head(place).ready()
+    place.allowed_log = ALLOWED + ("pool host is shut out",)
+    hosts = [PoolHost(place, "--join", head.token()).ready() for _ in range(2)]
+    names = [host.name for host in hosts]
+    for name in names:
+        head.becomes(name, "ready")
+    check(place.run("pool", "drain", "pool-0", "--data", head.data).returncode == 0, "pool-0 is not drained")
+    stolen = hosts[1].data + ".stolen"
+    shutil.copytree(hosts[1].data, stolen, ignore=shutil.ignore_patterns("control.sock", "lock"))
+    writer = Writer(place, head)
+    within(WAIT_S, lambda: len(writer.written) > 3, lambda: "files: %s" % writer.written)
+    keys = head.ask("cluster", "rotate-keys")
+    same("keys", (keys["generation"], keys["overlap"], keys["lagging"]), (1, False, []))
+    before = len(writer.written)
+    within(WAIT_S, lambda: len(writer.written) > before + 3, lambda: "files: %s" % writer.written)
+    writer.stop()
+    for path in writer.written:
+        check(expect(200, head, "GET", path).body == content(writer.file), path)
+    # A copy of the directory from before the rotation has keys that open nothing.
+    thief = PoolHost(place, data=stolen)
+    within(WAIT_S, lambda: "keys of the cluster were rotated" in thief.said(), thief.said)
+    thief.end()
+    head.becomes(names[1], "ready")
+    for number, host in enumerate(hosts):
+        host.stop(signal.SIGKILL)
+        hosts[number] = PoolHost(place, data=host.data).ready()
+        head.becomes(names[number], "ready")
+
+    def seen(name):
+        return next(p for p in head.ask("cluster", "status")["pools"] if p["name"] == name)
+    head.ask("cluster", "shut-out", names[1])
+    within(2, lambda: seen(names[1])["connections"] == 0, lambda: "connections: %s" % seen(names[1]))
+    within(WAIT_S, lambda: "%s was shut out" % names[1] in hosts[1].said(), hosts[1].said)
+    check(seen(names[1])["shut_out"], "it is not shown as shut out: %s" % seen(names[1]))
+    head.becomes(names[1], "out")
+    there = head.ask("pool", "files", names[1])["files"]
+    check(there and set(there) < set(writer.written), "files of %s: %s" % (names[1], there))
+    said = place.run("pool", "remove", names[1], "--data", head.data)
+    check(said.returncode == 1 and "pool files %s" % names[1] in said.stdout and len(said.stdout.splitlines()) == 1, "removal with files: %r" % said)
+    token = head.ask("cluster", "readmit", names[1])["token"]
+    PoolHost(place, "--join", token, data=place.path("empty")).refuses("token is for %s" % names[1])
+    hosts[1].end()
+    hosts[1] = PoolHost(place, "--join", token, data=hosts[1].data).ready()
+    head.becomes(names[1], "ready")
+    for path in there:
+        check(expect(200, head, "GET", path).body == content(writer.file), path)
+    for path in writer.written:
+        expect(204, head, "DELETE", path)
+    hosts[0].stop_well()
+    head.becomes(names[0], "out")
+    removed = head.ask("pool", "remove", names[0])
+    same("removed", removed["removed"], names[0])
+    same("pools", list(head.standings()), [names[1]])
+    gone = PoolHost(place, data=hosts[0].data)
+    within(WAIT_S, lambda: "does not belong to this cluster any more" in gone.said(), gone.said)
+    third = PoolHost(place, "--join", head.token()).ready()
+    same("a further host", third.name, "pool-3")
+
+
 SCENARIOS = [a_host_joins_by_a_token_and_comes_back_without_it, a_stop_in_order_of_a_host_and_of_the_head_warns_of_nothing,
              a_mistyped_token_is_refused_in_one_line, a_token_is_asked_for_with_hours,
              a_token_of_another_cluster_is_refused, a_second_process_on_the_same_directory_is_refused,
              a_copy_of_the_directory_of_a_running_host_is_refused, strangers_that_say_nothing_do_not_keep_a_host_out, a_host_without_a_token_is_refused,
              a_directory_without_a_cluster_gives_no_tokens, a_head_goes_on_as_a_cluster, files_put_by_http_lie_on_the_host_and_outlive_it,
-             a_pool_host_says_how_it_is_and_sends_other_questions_to_its_head, a_token_in_a_file_is_used_once]
+             a_pool_host_says_how_it_is_and_sends_other_questions_to_its_head, a_token_in_a_file_is_used_once,
+             keys_are_rotated_under_a_writer_and_a_host_is_shut_out_and_readmitted]

@@ -133,7 +133,7 @@ impl Recorder {
             snapshot::record(snapshot);
             self.record_problems(problems);
         });
-        self.handle.render()
+        without_former_pools(&self.handle.render(), snapshot)
             + &io_times::text(&snapshot.io_times)
             + &io_cpu::text(snapshot)
             + &process::text(process)
@@ -148,6 +148,25 @@ impl Recorder {
         }
         ::metrics::gauge!("forebay_healthy").set(if problems.is_empty() { 1.0 } else { 0.0 });
     }
+}
+
+/// The recorder keeps all series that it ever had. Those of pools that are not there any more are left out.
+fn without_former_pools(text: &str, snapshot: &Snapshot) -> String {
+    let listed = snapshot.pools.iter().map(|pool| pool.name.as_str());
+    let lanes = snapshot.io_lanes.iter().map(|lane| lane.pool.as_str());
+    let journals = snapshot.journals.iter().map(|journal| journal.pool.as_str());
+    let gathered = snapshot.gathered.iter().map(|gathered| gathered.pool.as_str());
+    let calls = snapshot.pool_calls.iter().map(|calls| calls.pool.as_str());
+    let known: BTreeSet<&str> = listed.chain(lanes).chain(journals).chain(gathered).chain(calls).collect();
+    let is_kept = |line: &&str| pool_of(line).is_none_or(|pool| known.contains(pool));
+    text.split_inclusive('\n').filter(is_kept).collect()
+}
+
+/// The label of a line, if it has one. Names of pools need no escapes.
+fn pool_of(line: &str) -> Option<&str> {
+    let labels = line.split_once('{')?.1;
+    let at = labels.find("pool=\"").filter(|at| *at == 0 || labels.as_bytes()[at - 1] == b',')?;
+    labels[at + "pool=\"".len()..].split_once('"').map(|(pool, _)| pool)
 }
 
 /// As it is measured, for who has no histogram of its own.

@@ -23,6 +23,7 @@ use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
 use crate::remote::RemotePool;
+use crate::rotation::{CERTIFY, Certified, Certify, KeyRegistry};
 use crate::rpc::{Answerer, Connection, RECORD_BYTES_MAX, Refused, prepare};
 use crate::session::{
     ATTACH, Attach, BYE, HELLO, Held, Hello, JOIN, Join, Joined, Keys, RENEW, Renew, Renewed, Terms, VERSION,
@@ -50,6 +51,8 @@ pub struct Seat {
     told: Mutex<Option<Told>>,
     /// The pool has said that it stops: its connections may end in any order.
     is_leaving: AtomicBool,
+    /// Its connections look again whether their keys are known.
+    keys_changed: watch::Sender<()>,
 }
 
 /// A pool host as it describes itself.
@@ -64,7 +67,13 @@ pub struct Told {
 
 impl Seat {
     pub fn new(pool: Arc<RemotePool>) -> Arc<Seat> {
-        Arc::new(Seat { pool, told: Mutex::new(None), is_leaving: AtomicBool::new(false) })
+        let (told, is_leaving) = (Mutex::new(None), AtomicBool::new(false));
+        Arc::new(Seat { pool, told, is_leaving, keys_changed: watch::Sender::new(()) })
+    }
+
+    /// A key of the pool is not known to the registry any more: connections that were opened with it end now.
+    pub fn end_unknown(&self) {
+        self.keys_changed.send_replace(());
     }
 
     pub fn told(&self) -> Option<Told> {
@@ -95,7 +104,7 @@ impl Seat {
 
 /// The members of the cluster, and the keys and terms that its pools are given.
 #[async_trait]
-pub trait Registry: Send + Sync + 'static {
+pub trait Registry: KeyRegistry {
     fn cluster(&self) -> [u8; 16];
 
     /// Makes a pool of a host that has a token; it is on disk when this returns. The error is told to the host.
@@ -121,14 +130,13 @@ pub trait Registry: Send + Sync + 'static {
     fn lease(&self) -> Duration;
 }
 
-/// Serves pool hosts until told to stop.
+/// Serves pool hosts until told to stop. `tls` may change: it counts for connections from then on.
 pub async fn serve(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: watch::Receiver<Arc<ServerConfig>>,
     registry: Arc<dyn Registry>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let acceptor = TlsAcceptor::from(tls);
     let strangers = Crowd::new(STRANGERS_MAX, STRANGERS_OF_ADDRESS_MAX);
     let members = Crowd::new(MEMBERS_MAX, MEMBERS_OF_KEY_MAX);
     while !*stop.borrow() {
@@ -146,7 +154,8 @@ pub async fn serve(
         };
         // One too many is refused: the others are to end in time.
         let Some(place) = strangers.admit(neighbourhood(from.ip())) else { continue };
-        let guest = Guest { acceptor: acceptor.clone(), registry: Arc::clone(&registry), from };
+        let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
+        let guest = Guest { acceptor, registry: Arc::clone(&registry), from };
         tokio::spawn(guest.serve(stream, place, Arc::clone(&members), stop.clone()));
     }
 }
@@ -223,9 +232,9 @@ impl Guest {
         };
         let member = stream.get_ref().1.peer_certificates().and_then(peer);
         // Members do not stand in the way of strangers. One that was removed is a stranger, and is told so.
-        let known = member.filter(|member| seat_of(&*self.registry, *member).is_some());
-        let (_place, record_bytes_max) = match known {
-            Some((_, key)) => match members.admit(key) {
+        let known = member.and_then(|member| Some((seat_of(&*self.registry, member)?, member.1)));
+        let (_place, record_bytes_max) = match &known {
+            Some((_, key)) => match members.admit(*key) {
                 Some(of_member) => {
                     drop(place);
                     (Ok(of_member), RECORD_BYTES_MAX)
@@ -240,6 +249,7 @@ impl Guest {
             registry: self.registry,
             from: self.from,
             member,
+            seat: known.as_ref().map(|((_, seat), _)| Arc::clone(seat)),
             connection,
             arrived,
             renewed: Mutex::new(None),
@@ -256,6 +266,7 @@ impl Guest {
         tokio::select! {
             () = served.closed() => {}
             () = is_late => {}
+            () = session.is_unknown() => {}
             _ = stop.wait_for(|stopped| *stopped) => session.is_ending.store(true, Ordering::Relaxed),
         }
         served.close();
@@ -269,6 +280,8 @@ struct Session {
     registry: Arc<dyn Registry>,
     from: SocketAddr,
     member: Option<(Member, Fingerprint)>,
+    /// Of a member when it came.
+    seat: Option<Arc<Seat>>,
     /// Set when it has started, and taken away when it has ended.
     connection: watch::Receiver<Option<Arc<Connection>>>,
     /// Whether the peer has said what the connection is for.
@@ -297,6 +310,7 @@ impl Answerer for Session {
                 })
             }
             (HELLO, None) => told(&Welcome::Refused { reason: self.no_member() }),
+            (CERTIFY, Some((pool, seat))) => told(&self.certify(pool, &seat, taken(&mut arguments)?).await),
             (ATTACH, Some((_, seat))) => {
                 let Attach { process } = taken(&mut arguments)?;
                 let Some(connection) = self.connection().await else { return Err(Refused::Garbage) };
@@ -331,6 +345,27 @@ impl Session {
         }
     }
 
+    /// Returns when the registry does not know the key of the connection any more.
+    async fn is_unknown(&self) {
+        let Some(seat) = &self.seat else { return std::future::pending().await };
+        let mut changed = seat.keys_changed.subscribe();
+        while self.seat().is_some() && changed.changed().await.is_ok() {}
+    }
+
+    /// The host of a pool dials again with the key that is certified.
+    async fn certify(&self, pool: PoolId, seat: &Seat, certify: Certify) -> Certified {
+        match self.registry.certify(pool, &certify.public_key.0).await {
+            Ok(certified) => {
+                seat.is_leaving.store(true, Ordering::Relaxed);
+                certified
+            }
+            Err(reason) => {
+                tracing::warn!(%pool, from = %self.from, reason, "pool gets no certificate");
+                Certified::Refused { reason }
+            }
+        }
+    }
+
     /// Asked each time: a pool that was removed is none from then on.
     fn seat(&self) -> Option<(PoolId, Arc<Seat>)> {
         seat_of(&*self.registry, self.member?)
@@ -338,7 +373,7 @@ impl Session {
 
     fn no_member(&self) -> String {
         match self.member {
-            Some((Member::Pool(pool), _)) => format!("{pool} does not belong to this cluster any more"),
+            Some((Member::Pool(pool), _)) => self.registry.refusal(pool),
             _ => "it has no certificate of a pool".to_owned(),
         }
     }
@@ -385,6 +420,9 @@ impl Session {
         let session =
             seat.pool.connect(arrival, connection, greeting).map_err(|refusal| refusal.to_string())?;
         *self.session.lock() = Some(session);
+        if let Some((_, key)) = self.member {
+            self.registry.used(pool, key).await;
+        }
         seat.is_leaving.store(false, Ordering::Relaxed);
         self.registry.arrived(pool, address);
         *seat.told.lock() = Some(Told { host, program, from: self.from, held: None });
@@ -421,13 +459,15 @@ impl Session {
         let has_them =
             (held.generation, held.has_former) == (keys.newest.generation(), keys.former.is_some());
         let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        Renewed::Renewed { lease_ms, terms, keys: (!has_them).then_some(keys) }
+        let generation = self.registry.generation();
+        Renewed::Renewed { lease_ms, terms, keys: (!has_them).then_some(keys), generation }
     }
 
     fn end(&self, connection: &Arc<Connection>) {
+        let (Some(seat), Some((Member::Pool(pool), _))) = (&self.seat, self.member) else { return };
         // Also where a data connection is lost: the pool ends all calls before it comes again, so that none overtakes another.
-        if let Some((pool, seat)) = self.seat()
-            && seat.pool.disconnect(connection)
+        if seat.pool.disconnect(connection)
+            && self.seat().is_some()
             && !self.is_ending.load(Ordering::Relaxed)
             && !seat.is_leaving.load(Ordering::Relaxed)
         {

@@ -12,6 +12,7 @@ mod leased;
 mod making;
 mod member;
 mod remote;
+mod rotation;
 mod rpc;
 mod service;
 mod session;
@@ -25,9 +26,11 @@ pub use head::{Registry, Seat, Told, serve};
 pub use leased::LeasedPool;
 pub use making::MakingPool;
 pub use member::{
-    Admission, MemberConfig, MemberError, MemberReport, MemberStanding, Membership, PoolMember, join,
+    Admission, Joining, KeyRing, MemberConfig, MemberError, MemberReport, MemberStanding, Membership,
+    PoolMember, join,
 };
 pub use remote::{RemotePool, RemoteReport};
+pub use rotation::{Certified, KeyRegistry, KeySet, KeyStore};
 pub use rpc::{Answerer, CallError, Connection, PROGRAM, Refused, VERSION};
 pub use rustls::ServerConfig as HeadTls;
 pub use service::PoolService;

@@ -1,31 +1,35 @@
 //! The pool host's side: dials the head, says hello, keeps the lease, and dials again when something ends.
 
+mod join;
+mod keys;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{AcceptedKeys, Pool, PoolKey, Term};
 use cluster_state::{HeldLease, HeldTerms, Process};
 use parking_lot::Mutex;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use types::{Clock, FileId, PoolId};
-use xdr::Opaque;
+use types::{Clock, FileId};
 
 use crate::MakingPool;
-use crate::rpc::{Answerer, Connection, Refused, prepare};
+use crate::rpc::{Answerer, Connection, prepare};
 use crate::service::PoolService;
 use crate::session::{
-    ATTACH, Attach, BYE, HELLO, Held, Hello, Incarnation, JOIN, Join, Joined, Keys, RENEW, Renew, Renewed,
-    Terms, VERSION, VERSION_MIN, Welcome,
+    ATTACH, Attach, BYE, HELLO, Held, Hello, Incarnation, Keys, RENEW, Renew, Renewed, Terms, VERSION,
+    VERSION_MIN, Welcome,
 };
-use crate::trust::{HEAD_NAME, MemberKey, Token, explain, join_config};
+use crate::trust::{Dialling, explain};
 use crate::wire::Status;
+
+pub use join::{Joining, Membership, join};
+use keys::Held as HeldKeys;
+pub use keys::KeyRing;
 
 /// To reach an address, with the handshake.
 const DIAL_TIME: Duration = Duration::from_secs(4);
@@ -43,6 +47,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(10);
 /// Data connections.
 const DATA_CONNECTIONS: usize = 2;
+/// Until the head is asked again for a certificate that it did not give, or that could not be kept.
+const CERTIFY_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
 pub enum MemberError {
@@ -56,73 +62,19 @@ pub enum MemberError {
     Trust(#[from] crate::trust::TrustError),
 }
 
-/// A host that has joined.
-pub struct Membership {
-    pub cluster: [u8; 16],
-    pub pool: PoolId,
-    pub certificate: String,
-    pub authority: String,
-}
-
-/// Joins by a token: tries its addresses in turn.
-pub async fn join(token: &Token, key: &MemberKey, host: &str) -> Result<Membership, MemberError> {
-    let tls = join_config(token.authority)?;
-    let mut last = None;
-    for address in &token.addresses {
-        match join_at(address, &tls, token, key, host).await {
-            Ok(membership) => return Ok(membership),
-            Err(refused @ MemberError::Refused { .. }) => return Err(refused),
-            Err(error) => last = Some(error),
-        }
-    }
-    let nobody =
-        || MemberError::Unreachable { address: "the head".to_owned(), reason: "no address".to_owned() };
-    Err(last.unwrap_or_else(nobody))
-}
-
-async fn join_at(
-    address: &str,
-    tls: &Arc<ClientConfig>,
-    token: &Token,
-    key: &MemberKey,
-    host: &str,
-) -> Result<Membership, MemberError> {
-    let connection = dial(address, tls, Arc::new(Nothing)).await?;
-    let join =
-        Join { secret: token.secret, public_key: Opaque(key.public_key().into()), host: host.to_owned() };
-    let joined: Result<Joined, _> = connection.call(JOIN, &join, ANSWER_TIME).await;
-    connection.close();
-    match joined.map_err(|_| MemberError::Broken { address: address.to_owned() })? {
-        Joined::Pool { cluster, pool, certificate, authority } => {
-            Ok(Membership { cluster, pool: PoolId(pool), certificate, authority })
-        }
-        Joined::Refused { reason } => Err(MemberError::Refused { address: address.to_owned(), reason }),
-    }
-}
-
-/// Answers nothing.
-struct Nothing;
-
-#[async_trait::async_trait]
-impl Answerer for Nothing {
-    async fn answer(&self, _: u32, _: xdr::Decoder) -> Result<xdr::Encoder, Refused> {
-        Err(Refused::NoProcedure)
-    }
-}
-
 async fn dial(
     address: &str,
-    tls: &Arc<ClientConfig>,
+    dialling: &Dialling,
     answerer: Arc<dyn Answerer>,
 ) -> Result<Arc<Connection>, MemberError> {
     let unreachable = |reason: String| MemberError::Unreachable { address: address.to_owned(), reason };
-    let dialling = async {
+    let Dialling { tls, name } = dialling.clone();
+    let connecting = async {
         let stream = TcpStream::connect(address).await?;
         prepare(&stream)?;
-        let name = ServerName::try_from(HEAD_NAME).map_err(std::io::Error::other)?;
-        TlsConnector::from(Arc::clone(tls)).connect(name, stream).await
+        TlsConnector::from(tls).connect(name, stream).await
     };
-    match timeout(DIAL_TIME, dialling).await {
+    match timeout(DIAL_TIME, connecting).await {
         Ok(Ok(stream)) => Ok(Connection::start(stream, answerer)),
         Ok(Err(error)) => Err(unreachable(explain(&error))),
         Err(_) => Err(unreachable(format!("no answer for {} s", DIAL_TIME.as_secs()))),
@@ -133,7 +85,7 @@ async fn dial(
 pub struct MemberConfig {
     pub cluster: [u8; 16],
     pub addresses: Vec<String>,
-    pub tls: Arc<ClientConfig>,
+    pub keys: KeyRing,
     pub process: Process,
     pub host: String,
     pub program: String,
@@ -195,6 +147,8 @@ pub struct MemberReport {
 /// Why a session ended.
 enum End {
     Stopped,
+    /// It has other keys, and is to dial with them.
+    Rotated,
     Lost(MemberError),
 }
 
@@ -241,15 +195,19 @@ impl PoolMember {
     /// Until told to stop. Then the lease ends, and the head is told.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut pause = PAUSE_MIN;
-        for address in self.config.addresses.iter().cycle() {
+        let mut addresses = self.config.addresses.iter().cycle();
+        let mut address = addresses.next();
+        while let Some(at) = address {
             if *stop.borrow() {
                 break;
             }
             let began = self.clock.monotonic();
-            let error = match self.serve_at(address, &mut stop).await {
+            let error = match self.serve_at(at, &mut stop).await {
                 End::Stopped => break,
+                End::Rotated => continue,
                 End::Lost(error) => error,
             };
+            address = addresses.next();
             self.tell_trouble(&error);
             // A session that lasted is dialled again at once.
             pause = if self.clock.monotonic() > began + PAUSE_MAX {
@@ -280,19 +238,20 @@ impl PoolMember {
     }
 
     async fn serve_at(self: &Arc<Self>, address: &str, stop: &mut watch::Receiver<bool>) -> End {
-        let control = match self.dial(address).await {
+        let keys = self.config.keys.to_try(self.config.addresses.len());
+        let control = match self.dial(address, &keys).await {
             Ok(control) => control,
             Err(error) => return End::Lost(error),
         };
         let mut data = JoinSet::new();
-        let ended = self.serve_over(address, &control, &mut data, stop).await;
+        let ended = self.serve_over((address, keys), &control, &mut data, stop).await;
         data.shutdown().await;
         self.end_calls().await;
         ended
     }
 
-    async fn dial(&self, address: &str) -> Result<Arc<Connection>, MemberError> {
-        let connection = dial(address, &self.config.tls, Arc::clone(&self.service) as _).await?;
+    async fn dial(&self, address: &str, keys: &HeldKeys) -> Result<Arc<Connection>, MemberError> {
+        let connection = dial(address, &keys.dialling, Arc::clone(&self.service) as _).await?;
         let mut connections = self.connections.lock();
         connections.retain(|connection| !connection.has_ended());
         connections.push(Arc::clone(&connection));
@@ -316,7 +275,7 @@ impl PoolMember {
 
     async fn serve_over(
         self: &Arc<Self>,
-        address: &str,
+        (address, keys): (&str, HeldKeys),
         control: &Arc<Connection>,
         data: &mut JoinSet<()>,
         stop: &mut watch::Receiver<bool>,
@@ -324,8 +283,9 @@ impl PoolMember {
         if let Err(error) = self.say_hello(address, control).await {
             return End::Lost(error);
         }
+        self.config.keys.welcomed(&keys).await;
         for _ in 0..DATA_CONNECTIONS {
-            data.spawn(Arc::clone(self).keep_data(address.to_owned()));
+            data.spawn(Arc::clone(self).keep_data(address.to_owned(), keys.clone()));
         }
         {
             let mut standing = self.standing.lock();
@@ -339,6 +299,7 @@ impl PoolMember {
         }
         tracing::info!(head = address, "pool is connected to its head");
         let lost = || End::Lost(MemberError::Broken { address: address.to_owned() });
+        let mut certify_after = Duration::ZERO;
         loop {
             let renewed = tokio::select! {
                 renewed = self.renew(control) => renewed,
@@ -349,8 +310,15 @@ impl PoolMember {
                     return End::Stopped;
                 }
             };
-            let Some(lease) = renewed else { return lost() };
+            let Some((lease, generation)) = renewed else { return lost() };
             self.service.sweep();
+            if keys.are_former(generation) && self.clock.monotonic() >= certify_after {
+                match self.config.keys.make_next(control).await {
+                    Ok(()) => return End::Rotated,
+                    Err(error) => tracing::warn!(error, "cannot get new keys for this host, will try again"),
+                }
+                certify_after = self.clock.monotonic() + CERTIFY_PAUSE;
+            }
             let period = if lease.is_zero() { FIRST_PERIOD } else { lease / RENEWALS };
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
@@ -362,11 +330,11 @@ impl PoolMember {
     }
 
     /// Attaches one data connection, and returns when it is lost: the session ends with it.
-    async fn keep_data(self: Arc<Self>, address: String) {
+    async fn keep_data(self: Arc<Self>, address: String, keys: HeldKeys) {
         let attach = Attach { process: Incarnation::of(self.config.process) };
         let mut pause = PAUSE_MIN;
         loop {
-            if let Ok(connection) = self.dial(&address).await {
+            if let Ok(connection) = self.dial(&address, &keys).await {
                 let is_taken = connection.call::<_, bool>(ATTACH, &attach, ANSWER_TIME).await;
                 if is_taken.is_ok_and(|is_taken| is_taken) {
                     return connection.closed().await;
@@ -434,20 +402,20 @@ impl PoolMember {
         AcceptedKeys::of_material(self.pool.id(), &keys.newest.material(), former.as_ref())
     }
 
-    /// The lease that was given, or none. `None`: the session is over.
-    async fn renew(&self, control: &Connection) -> Option<Duration> {
+    /// The lease that was given, or none, and the generation of keys that the head has. `None`: the session is over.
+    async fn renew(&self, control: &Connection) -> Option<(Duration, u32)> {
         let held = self.held()?;
         let asked = self.clock.monotonic();
         let renew = Renew { held, status: Status::of(&self.pool.status()) };
         let renewed: Renewed = control.call(RENEW, &renew, ANSWER_TIME).await.ok()?;
-        let Renewed::Renewed { lease_ms, terms, keys } = renewed else { return None };
+        let Renewed::Renewed { lease_ms, terms, keys, generation } = renewed else { return None };
         // A pool refuses former tickets before it has the right to take others.
         self.take(keys.as_ref(), terms);
         let lease = Duration::from_millis(lease_ms);
         if !lease.is_zero() {
             self.lease.grant(asked, lease);
         }
-        Some(lease)
+        Some((lease, generation))
     }
 
     fn held(&self) -> Option<Held> {

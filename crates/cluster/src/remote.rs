@@ -68,6 +68,8 @@ struct State {
     sessions: u64,
     /// A task delivers fences.
     is_delivering: bool,
+    /// By an administrator, for people: the registry lets none of its keys in.
+    is_shut_out: bool,
 }
 
 impl RemotePool {
@@ -93,6 +95,7 @@ impl RemotePool {
                 known_since,
                 sessions: 0,
                 is_delivering: false,
+                is_shut_out: false,
             }),
             changed: Notify::new(),
             runtime,
@@ -175,6 +178,11 @@ impl RemotePool {
             self.deliver_fences();
         }
         renewal
+    }
+
+    /// Whether an administrator has shut its host out, for [`Pool::status`].
+    pub fn set_shut_out(&self, is_shut_out: bool) {
+        self.state.lock().is_shut_out = is_shut_out;
     }
 
     pub fn standing(&self) -> Standing {
@@ -314,6 +322,9 @@ impl Pool for RemotePool {
         let now = self.clock.monotonic();
         let state = self.state.lock();
         let (status, lease) = (state.status.clone(), state.rules.lease());
+        if state.is_shut_out {
+            return PoolStatus { offline: Some("its host is shut out".to_owned()), is_away: true, ..status };
+        }
         if lease.is_heard(now) {
             let without = || "it has no lease: it did not confirm all that it missed".to_owned();
             let refusal = status.read_only.or_else(|| lease.is_over(now).then(without));

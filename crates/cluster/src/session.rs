@@ -6,6 +6,7 @@
 //! ATTACH  first on a data connection
 //! RENEW   each second: how the pool is, which keys it has -> its lease, and keys that it lacks
 //! BYE     the pool stops: its lease is over
+//! CERTIFY a certificate for a new key of the host (`rotation`)
 //! ```
 //!
 //! Calls of the pool seam have the numbers from 10 on (`wire::procedure`). Numbers of procedures and arms are the protocol's and stay. Versions N and N-1 work together: what one does not know it
@@ -28,9 +29,9 @@ pub const RENEW: u32 = 4;
 pub const BYE: u32 = 5;
 
 /// Of names of hosts, addresses and reasons.
-const TEXT_MAX: usize = 256;
-const CERTIFICATE_MAX: usize = 16 << 10;
-const PUBLIC_KEY_MAX: usize = 1 << 10;
+pub(crate) const TEXT_MAX: usize = 256;
+pub(crate) const CERTIFICATE_MAX: usize = 16 << 10;
+pub(crate) const PUBLIC_KEY_MAX: usize = 1 << 10;
 
 #[derive(Xdr)]
 pub struct Join {
@@ -41,6 +42,8 @@ pub struct Join {
     /// As the host calls itself.
     #[xdr(max = TEXT_MAX)]
     pub host: String,
+    /// The pool that the host has already.
+    pub pool: Option<u32>,
 }
 
 #[derive(Xdr)]
@@ -54,6 +57,8 @@ pub enum Joined {
         certificate: String,
         #[xdr(max = CERTIFICATE_MAX)]
         authority: String,
+        /// Of the keys of the cluster.
+        generation: u32,
     },
     #[xdr(1)]
     Refused {
@@ -210,6 +215,8 @@ pub enum Renewed {
         terms: Terms,
         /// If the pool has others.
         keys: Option<Keys>,
+        /// Of the keys of the cluster: a pool host that has an older one asks for another certificate (CERTIFY).
+        generation: u32,
     },
     /// The pool is to say hello again, over another connection.
     #[xdr(1)]

@@ -33,7 +33,7 @@ mod tests;
 pub use authority::Authority;
 pub use explain::explain;
 pub use key::MemberKey;
-pub use tls::{client_config, join_config};
+pub use tls::{Dialling, client_config, join_config};
 pub use token::{Token, TokenError};
 
 /// The name in the certificate of a head. Clients ask for it whatever the address that they dial.

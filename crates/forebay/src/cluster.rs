@@ -2,6 +2,7 @@
 //!
 //! A data directory becomes a cluster by `forebay up --cluster`, and stays one.
 
+mod authorities;
 pub mod book;
 pub mod command;
 pub mod cuts;

@@ -27,7 +27,8 @@ use tokio::time::Instant;
 use crate::cli::ProgressArguments;
 use crate::progress::{Meter, Progress, Shown};
 use crate::questions::{
-    CreateDirectoryQuestion, DirectoryQuestion, FsckQuestion, PoolQuestion, QuotaQuestion, ScrubQuestion,
+    CreateDirectoryQuestion, DirectoryQuestion, FsckQuestion, MemberQuestion, PoolQuestion, QuotaQuestion,
+    ScrubQuestion,
 };
 
 const CONNECTIONS_MAX: usize = 16;
@@ -74,6 +75,7 @@ pub enum Request {
     /// A token that is valid for so many hours.
     ClusterToken(u32),
     ClusterStatus,
+    Member(MemberQuestion),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -254,6 +256,15 @@ pub fn ask_listing<T: DeserializeOwned>(
     let shown = Arc::clone(&told);
     let _shown = Shown::begin(arguments, move || shown.lock().clone());
     ask_telling(data, request, &mut |progress| *told.lock() = Some(progress), take)
+}
+
+/// As [`ask`], and hands the items of a list to `take`.
+pub fn ask_items<T: DeserializeOwned>(
+    data: &Path,
+    request: Request,
+    take: &mut dyn FnMut(serde_json::Value) -> Result<()>,
+) -> Result<Option<T>> {
+    ask_telling(data, request, &mut |_| {}, take)
 }
 
 fn no_items(_: serde_json::Value) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod dir;
 mod join_token;
+mod keys;
 mod responder;
 mod status;
 
@@ -13,8 +14,10 @@ use std::time::Duration;
 use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::Pool;
-use cluster::trust::{Fingerprint, MemberKey, client_config};
-use cluster::{Admission, HeldLease, LeasedPool, MakingPool, MemberConfig, PoolMember, Process};
+use cluster::trust::{Fingerprint, MemberKey, Token};
+use cluster::{
+    Admission, HeldLease, Joining, KeyRing, LeasedPool, MakingPool, MemberConfig, PoolMember, Process,
+};
 use door_nfs::{Export, Flight, PoolDoor, PoolDoorConfig, Security, ServedHosts, Squash};
 use files::PunctualPool;
 use pool::LocalPool;
@@ -132,37 +135,65 @@ async fn serve(
     Ok(())
 }
 
-/// A host that has joined keeps its place; a token tells it of another address of its head.
+/// A host that has joined keeps its place; a token tells it of another address of its head, or it joins again by one.
 async fn join(dir: &PoolHostDir, given: Option<JoinToken>, host: &str) -> Result<Member> {
-    let member = match (dir.member()?, given.as_ref().map(|given| &given.token)) {
-        (Some(member), None) => member,
-        (Some(mut member), Some(token)) => {
-            if Fingerprint::of_pem(&member.authority)? != token.authority {
-                bail!(
-                    "{} belongs to another cluster: choose another directory with --data",
-                    dir.path().display()
-                );
+    let member = match (dir.member(), given.as_ref().map(|given| &given.token)) {
+        // Also where its keys are lost.
+        (_, Some(token)) if token.pool.is_some() => join_again(dir, token, host).await?,
+        (member, None) => member?.with_context(|| {
+            format!(
+                "{} has not joined a cluster: give a token with --join or --join-file (`forebay cluster token` on the head \
+                 prints one); if it has, is its disk mounted?",
+                dir.path().display()
+            )
+        })?,
+        (member, Some(token)) => match member? {
+            Some(mut member) => {
+                if Fingerprint::of_pem(&member.keys.authority)? != token.authority {
+                    bail!(
+                        "{} belongs to another cluster: choose another directory with --data (if the keys of its cluster were \
+                         rotated, on the head: forebay cluster readmit {})",
+                        dir.path().display(),
+                        member.pool
+                    );
+                }
+                dir.record_heads(&mut member, &token.addresses)?;
+                member
             }
-            dir.record_heads(&mut member, &token.addresses)?;
-            member
-        }
-        (None, None) => bail!(
-            "{} has not joined a cluster: give a token with --join or --join-file (`forebay cluster token` on the head prints \
-             one); if it has, is its disk mounted?",
-            dir.path().display()
-        ),
-        (None, Some(token)) => {
-            let key: MemberKey = dir.key_to_join()?;
-            let membership = cluster::join(token, &key, host).await.context("cannot join")?;
-            dir.record(&membership, token)?;
-            dir.member()?
-                .with_context(|| anyhow!("cannot read what was written to {}", dir.path().display()))?
-        }
+            None => {
+                let key: MemberKey = dir.key_to_join()?;
+                let joining = Joining { host, pool: None };
+                let membership = cluster::join(token, &key, joining).await.context("cannot join")?;
+                dir.record(&membership, key, token)?;
+                written(dir)?
+            }
+        },
     };
     if let Some(given) = given {
         given.used();
     }
     Ok(member)
+}
+
+/// By a new key: those of before may be in wrong hands, or lost.
+async fn join_again(dir: &PoolHostDir, token: &Token, host: &str) -> Result<Member> {
+    if let Some(member) = dir.joined_again_by(token)? {
+        return Ok(member);
+    }
+    let here = dir.pool_here()?;
+    if here != token.pool {
+        let wanted = token.pool.map(|pool| pool.to_string()).unwrap_or_default();
+        let has = here.map_or_else(|| "no pool".to_owned(), |pool| pool.to_string());
+        bail!("the token is for {wanted}, and {} has {has} (--data)", dir.path().display());
+    }
+    let key = dir.key_to_join_again()?;
+    let membership = cluster::join(token, &key, Joining { host, pool: here }).await.context("cannot join")?;
+    dir.record_again(&membership, key, token)?;
+    written(dir)
+}
+
+fn written(dir: &PoolHostDir) -> Result<Member> {
+    dir.member()?.with_context(|| anyhow!("cannot read what was written to {}", dir.path().display()))
 }
 
 fn host_name() -> String {
@@ -187,7 +218,7 @@ impl PoolHost {
     fn start(
         config: &Config,
         dir: &PoolHostDir,
-        member: Member,
+        mut member: Member,
         listener: &TcpListener,
         address: Option<String>,
         clock: Arc<dyn Clock>,
@@ -201,7 +232,7 @@ impl PoolHost {
             Arc::clone(&random),
         ))?;
         let now_s = u64::try_from(clock.now().seconds).unwrap_or(0);
-        let process = Process { starts: dir.record_start(&member, now_s)?, draw: random.u64() };
+        let process = Process { starts: dir.record_start(&mut member, now_s)?, draw: random.u64() };
         let lease = Arc::new(HeldLease::default());
         let lease_clock: Arc<dyn Clock> = Arc::new(SleeplessClock);
         let pool = MakingPool::new(Arc::new(PunctualPool::new(Arc::clone(&local) as _)));
@@ -209,7 +240,7 @@ impl PoolHost {
         let membership = MemberConfig {
             cluster: member.cluster,
             addresses: member.heads.clone(),
-            tls: client_config(&member.key, &member.certificate, &member.authority)?,
+            keys: KeyRing::new(Arc::new(dir.host_keys(&member)), &member.keys, member.next_keys.as_ref())?,
             process,
             host: host_name(),
             program: env!("CARGO_PKG_VERSION").to_owned(),

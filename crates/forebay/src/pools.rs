@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod costs;
 pub mod gathered;
 pub mod iostat;
+mod members;
 pub mod problems;
 pub mod scrub;
 pub mod times;
@@ -63,6 +64,8 @@ pub fn run(command: &PoolCommand) -> Result<ExitCode> {
         PoolCommand::Iostat(arguments) if arguments.by_file => return busiest::run(arguments),
         PoolCommand::Iostat(arguments) => return iostat::run(arguments),
         PoolCommand::Scrub(arguments) => return scrub::run(arguments),
+        PoolCommand::Files(arguments) => members::files(arguments)?,
+        PoolCommand::Remove(arguments) => members::remove(arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -75,7 +78,7 @@ fn change(arguments: &PoolArguments, question: impl FnOnce(u32) -> PoolQuestion)
 }
 
 /// `pool-3`, as everything calls it, or the number alone.
-fn number(name: &str) -> Result<u32> {
+pub fn number(name: &str) -> Result<u32> {
     let digits = name.strip_prefix("pool-").unwrap_or(name);
     digits.parse().ok().with_context(|| format!("{name:?} is no pool (they are called pool-0, pool-1, …)"))
 }

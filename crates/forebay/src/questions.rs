@@ -76,3 +76,20 @@ pub struct Limits {
     pub files_soft: Option<u64>,
     pub files_hard: Option<u64>,
 }
+
+/// About the members of a cluster.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberQuestion {
+    RotateKeys,
+    EndOverlap,
+    ShutOut(u32),
+    /// A token that is valid for so many hours.
+    Readmit {
+        pool: u32,
+        hours: u32,
+    },
+    Remove(u32),
+    /// Paths of the files that have a replica there, as a list.
+    Files(u32),
+}

@@ -198,6 +198,7 @@ async fn settled(gone: Vec<&FileLocations>, pools: &dyn PoolManager, pass: &mut 
     for (id, files) in by_pool(&gone) {
         let synced = match pools.pool(id) {
             Some(pool) => pool.sync_removals(&files, ANSWER_TIME).await,
+            None if !is_listed(pools, id) => Ok(()),
             None => Err(PoolError::Offline(id)),
         };
         match synced {
@@ -222,7 +223,9 @@ async fn removed<'a>(
     let mut left = BTreeSet::new();
     for (id, files) in by_pool(&due) {
         let Some(pool) = pools.pool(id) else {
-            left.extend(files);
+            if is_listed(pools, id) {
+                left.extend(files);
+            }
             continue;
         };
         for (file, answer) in files.iter().zip(pool.remove(&files, ANSWER_TIME).await) {
@@ -234,6 +237,11 @@ async fn removed<'a>(
         }
     }
     due.into_iter().filter(|orphan| !left.contains(&orphan.attributes.file)).collect()
+}
+
+/// From a pool that was taken off the list nothing is left to remove.
+fn is_listed(pools: &dyn PoolManager, pool: PoolId) -> bool {
+    pools.pools().iter().any(|listed| listed.id == pool)
 }
 
 /// At most [`BATCH`] for each pool.
@@ -459,6 +467,22 @@ mod tests {
         assert_eq!(removed(&pool), [file, file]);
         assert!(files.attributes(file).await.is_err());
         assert!(pool.pool().replicas(FileId(0), 9).await.unwrap().is_empty());
+    }
+
+    /// A disabled pool may come back; one that was removed has lost its disk, or has no files.
+    #[tokio::test]
+    async fn a_pool_that_was_taken_off_the_list_is_not_waited_for() {
+        let Scene { _dir, namespace, files, .. } = scene();
+        let pool = Arc::new(MemoryPool::new(POOL));
+        let pools = MemoryPools::of([pool as Arc<dyn Pool>]);
+        let file = make_unnamed(&namespace, &files).await.file();
+        let (_stop, stopped) = watch::channel(false);
+        pools.list().set_disabled(POOL, true).unwrap();
+        sweep(&*namespace, &pools, &files, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(files.attributes(file).await.is_ok());
+        pools.list().remove(POOL).unwrap();
+        sweep(&*namespace, &pools, &files, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(files.attributes(file).await.is_err());
     }
 
     #[tokio::test]

@@ -118,7 +118,7 @@ async fn serve(
     tasks.spawn(Arc::clone(&keys).run(stop.clone()));
     let parts = (&services, &security, &*keys, &*door);
     if let (Some(cluster), Some(listener)) = (&cluster, cluster_listener) {
-        tasks.spawn(cluster::serve(listener, cluster.tls()?, Arc::clone(cluster) as _, stop.clone()));
+        tasks.spawn(cluster::serve(listener, cluster.tls(), Arc::clone(cluster) as _, stop.clone()));
     }
     let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
@@ -221,7 +221,7 @@ async fn cluster_line(cluster: Option<&Arc<ClusterHead>>) -> Option<String> {
     if !std::io::stdout().is_terminal() {
         return Some(format!("port {port}; add a host by what this prints: forebay cluster token"));
     }
-    let made = tokio::task::spawn_blocking(move || cluster.make_token(FIRST_TOKEN)).await.ok()?;
+    let made = tokio::task::spawn_blocking(move || cluster.make_token(FIRST_TOKEN, None)).await.ok()?;
     Some(match made {
         Ok(report) => {
             format!("port {port}; add a host: {} (valid for 24 h)", command::join_command(&report.token))

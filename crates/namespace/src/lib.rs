@@ -44,6 +44,7 @@ mod queue;
 mod quotas;
 mod reads;
 mod repair;
+mod residents;
 #[cfg(test)]
 mod scratch;
 mod service;
@@ -67,6 +68,7 @@ pub use keeper::{Reach, Witness};
 pub use open_error::OpenError;
 pub use postgres::database_name;
 pub use repair::{FileFacts, Load, RepairError, RepairLog, Repairs, Stray};
+pub use residents::Residents;
 pub use service::SqlNamespace;
 pub use timeline::{Mark, Noted, Unfit};
 pub use trouble::{Trouble, TroubleKind};

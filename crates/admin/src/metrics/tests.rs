@@ -167,6 +167,30 @@ fn full() -> Problem {
 }
 
 #[test]
+fn a_pool_that_was_taken_off_the_list_has_no_series_any_more() {
+    let recorder = Recorder::new().unwrap();
+    let mut snapshot = snapshot();
+    let host = "forebay_pool_host_state{pool=\"pool-1\",state=\"out\"} 1";
+    assert!(recorder.render(&snapshot, &[], &process()).contains(host));
+    snapshot.pools.retain(|pool| pool.name != "pool-1");
+    snapshot.pool_calls.clear();
+    let text = recorder.render(&snapshot, &[], &process());
+    for gone in ["pool=\"pool-1\"", "pool=\"pool-3\""] {
+        assert!(!text.contains(gone), "{text}");
+    }
+    assert!(text.contains("forebay_pool_up{pool=\"pool-0\"} 1"), "{text}");
+    assert!(text.contains("# TYPE forebay_pool_host_state gauge"), "{text}");
+}
+
+#[test]
+fn the_label_of_a_pool_is_found_wherever_it_stands() {
+    assert_eq!(pool_of("a{pool=\"pool-1\",state=\"out\"} 1\n"), Some("pool-1"));
+    assert_eq!(pool_of("a{lane=\"data\",pool=\"pool-2\"} 1\n"), Some("pool-2"));
+    assert_eq!(pool_of("a{nopool=\"pool-2\"} 1\n"), None);
+    assert_eq!(pool_of("# HELP a pool=\n"), None);
+}
+
+#[test]
 fn the_text_has_values_types_and_help() {
     let recorder = Recorder::new().unwrap();
     let text = recorder.render(&snapshot(), &[], &process());

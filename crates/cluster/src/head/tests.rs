@@ -1,7 +1,10 @@
 //! Pool hosts and strangers at the head's port, over TLS on loopback.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU32;
 
 use api::{KeyMaterial, PoolStatus};
 use cluster_state::{LeaseRules, Process};
@@ -15,7 +18,7 @@ use xdr::Opaque;
 use super::*;
 use crate::rpc::CallError;
 use crate::session::{Incarnation, Key};
-use crate::trust::{Authority, HEAD_NAME, MemberKey, client_config, join_config, secret_hash};
+use crate::trust::{Authority, Dialling, HEAD_NAME, MemberKey, client_config, join_config, secret_hash};
 use crate::wire::Status;
 
 const CLUSTER: [u8; 16] = [7; 16];
@@ -37,8 +40,63 @@ impl Clock for StoppedClock {
 
 /// Lets in who has the secret, as [`POOL`].
 struct TestRegistry {
-    authority: Authority,
-    seats: Mutex<BTreeMap<PoolId, (Fingerprint, Arc<Seat>)>>,
+    authority: Mutex<Arc<Authority>>,
+    generation: AtomicU32,
+    /// The keys of each, of which the last is the newest.
+    seats: Mutex<BTreeMap<PoolId, (Vec<Fingerprint>, Arc<Seat>)>>,
+}
+
+impl TestRegistry {
+    fn authority(&self) -> Arc<Authority> {
+        Arc::clone(&self.authority.lock())
+    }
+
+    fn keys_of(&self, pool: PoolId) -> Vec<Fingerprint> {
+        self.seats.lock().get(&pool).map(|(keys, _)| keys.clone()).unwrap_or_default()
+    }
+
+    fn set_keys(&self, pool: PoolId, keys: Vec<Fingerprint>) {
+        let seat = {
+            let mut seats = self.seats.lock();
+            let (known, seat) = seats.get_mut(&pool).unwrap();
+            *known = keys;
+            Arc::clone(seat)
+        };
+        seat.end_unknown();
+    }
+}
+
+#[async_trait]
+impl KeyRegistry for TestRegistry {
+    fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    async fn certify(&self, pool: PoolId, public_key: &[u8]) -> Result<Certified, String> {
+        let authority = self.authority();
+        let certificate =
+            authority.issue(Member::Pool(pool), public_key).map_err(|error| error.to_string())?;
+        let mut keys = self.keys_of(pool);
+        keys.truncate(1);
+        keys.push(Fingerprint::of_key(public_key));
+        self.set_keys(pool, keys);
+        let generation = self.generation();
+        Ok(Certified::Certificate {
+            generation,
+            certificate,
+            authority: authority.certificate_pem().to_owned(),
+        })
+    }
+
+    async fn used(&self, pool: PoolId, key: Fingerprint) {
+        if self.keys_of(pool).last() == Some(&key) {
+            self.set_keys(pool, vec![key]);
+        }
+    }
+
+    fn refusal(&self, pool: PoolId) -> String {
+        format!("{pool} does not belong to this cluster any more")
+    }
 }
 
 #[async_trait]
@@ -53,18 +111,19 @@ impl Registry for TestRegistry {
         }
         let rules = LeaseRules { lease: Duration::from_secs(10), suspect: Duration::from_secs(3) };
         let seat = Seat::new(RemotePool::new(POOL, rules, Arc::new(StoppedClock)));
-        self.seats.lock().insert(POOL, (Fingerprint::of_key(&join.public_key.0), seat));
+        self.seats.lock().insert(POOL, (vec![Fingerprint::of_key(&join.public_key.0)], seat));
         Ok(Joined::Pool {
             cluster: CLUSTER,
             pool: POOL.0,
-            certificate: self.authority.issue(Member::Pool(POOL), &join.public_key.0).unwrap(),
-            authority: self.authority.certificate_pem().to_owned(),
+            certificate: self.authority().issue(Member::Pool(POOL), &join.public_key.0).unwrap(),
+            authority: self.authority().certificate_pem().to_owned(),
+            generation: self.generation(),
         })
     }
 
     fn seat(&self, pool: PoolId, key: Fingerprint) -> Option<Arc<Seat>> {
         let seats = self.seats.lock();
-        seats.get(&pool).filter(|(known, _)| *known == key).map(|(_, seat)| Arc::clone(seat))
+        seats.get(&pool).filter(|(known, _)| known.contains(&key)).map(|(_, seat)| Arc::clone(seat))
     }
 
     fn arrived(&self, _: PoolId, _: SocketAddr) {}
@@ -94,18 +153,21 @@ impl Registry for TestRegistry {
 struct Head {
     address: SocketAddr,
     registry: Arc<TestRegistry>,
+    tls: watch::Sender<Arc<ServerConfig>>,
     _stop: watch::Sender<bool>,
 }
 
 async fn head() -> Head {
     let authority = Authority::make(&CLUSTER).unwrap();
-    let tls = authority.server_config().unwrap();
-    let registry = Arc::new(TestRegistry { authority, seats: Mutex::default() });
+    let (tls, of_serve) = watch::channel(authority.server_config(None).unwrap());
+    let authority = Mutex::new(Arc::new(authority));
+    let registry =
+        Arc::new(TestRegistry { authority, generation: AtomicU32::new(0), seats: Mutex::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(serve(listener, tls, Arc::clone(&registry) as Arc<dyn Registry>, stopped));
-    Head { address, registry, _stop: stop }
+    tokio::spawn(serve(listener, of_serve, Arc::clone(&registry) as Arc<dyn Registry>, stopped));
+    Head { address, registry, tls, _stop: stop }
 }
 
 struct Nothing;
@@ -125,11 +187,12 @@ impl Head {
     }
 
     async fn stranger(&self) -> Arc<Connection> {
-        self.dial(join_config(self.registry.authority.fingerprint()).unwrap()).await
+        self.dial(join_config(self.registry.authority().fingerprint()).unwrap()).await
     }
 
     async fn join(&self, key: &MemberKey, secret: [u8; 16]) -> Joined {
-        let join = Join { secret, public_key: Opaque(key.public_key().into()), host: "host".to_owned() };
+        let public_key = Opaque(key.public_key().into());
+        let join = Join { secret, public_key, host: "host".to_owned(), pool: None };
         self.stranger().await.call(JOIN, &join, TIME).await.unwrap()
     }
 
@@ -189,7 +252,7 @@ async fn a_token_opens_nothing_but_joining() {
     assert!(say(&stranger, &hello(1, false)).await.unwrap_err().contains("no certificate"));
     let refused = stranger.call::<_, Renewed>(RENEW, &renewal(), TIME).await;
     assert!(matches!(refused, Err(CallError::Refused)));
-    for procedure in [ATTACH, BYE, 0, 10, 11, 12, 28, 39, u32::MAX] {
+    for procedure in [ATTACH, BYE, 0, 10, 11, 12, 28, 39, CERTIFY, u32::MAX] {
         let refused = stranger.call::<_, ()>(procedure, &(), TIME).await;
         assert!(matches!(refused, Err(CallError::Refused)), "{procedure}");
     }
@@ -205,7 +268,7 @@ async fn a_pool_says_hello_and_gets_a_lease() {
     // It has no lease: tickets to write of the terms before are void there.
     assert_eq!(say(&control, &hello(1, false)).await, Ok(Terms { term: 5, floor: 5 }));
     let renewed: Renewed = control.call(RENEW, &renewal(), TIME).await.unwrap();
-    let Renewed::Renewed { lease_ms, terms, keys } = renewed else { panic!("it is not known") };
+    let Renewed::Renewed { lease_ms, terms, keys, .. } = renewed else { panic!("it is not known") };
     assert_eq!((lease_ms, terms, keys.is_none()), (10_000, Terms { term: 5, floor: 4 }, true));
     let data = head.dial(Arc::clone(&tls)).await;
     assert!(data.call::<_, bool>(ATTACH, &Attach { process: process(1) }, TIME).await.unwrap());
@@ -269,7 +332,9 @@ async fn a_pool_that_was_removed_and_one_of_another_cluster_are_refused() {
     assert!(say(&connection, &strange).await.unwrap_err().contains("pool-4"));
     let strange = Hello { version: 9, version_min: 8, ..hello(1, false) };
     assert!(say(&connection, &strange).await.unwrap_err().contains("versions 8 to 9"));
-    head.registry.seats.lock().clear();
+    head.registry.set_keys(POOL, Vec::new());
+    connection.closed().await;
+    let connection = head.dial(tls).await;
     assert!(say(&connection, &hello(1, false)).await.unwrap_err().contains("does not belong"));
 }
 

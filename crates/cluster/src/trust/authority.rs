@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::tls::Shown;
 use super::{Fingerprint, Member, TrustError, key, tls};
 
 const CERTIFICATE: &str = "the certificate of the cluster's authority";
@@ -89,11 +90,16 @@ impl Authority {
 
     /// The configuration for the port of the head, with a new key and certificate of its own.
     ///
-    /// It asks the peer for a certificate of this authority and refuses any other one. It also accepts a peer that shows
-    /// none: such a peer may only join. Sessions are not resumed.
-    pub fn server_config(&self) -> Result<Arc<ServerConfig>, TrustError> {
+    /// It asks the peer for a certificate of this authority, or of the `former` one, and refuses any other one. It also
+    /// accepts a peer that shows none: such a peer may only join. A peer that trusts the former authority gets a certificate
+    /// of that one. Sessions are not resumed.
+    pub fn server_config(&self, former: Option<&Authority>) -> Result<Arc<ServerConfig>, TrustError> {
+        tls::server_config(self.shown()?, former.map(Authority::shown).transpose()?)
+    }
+
+    fn shown(&self) -> Result<Shown<'_>, TrustError> {
         let (chain, key) = self.make_head()?;
-        tls::server_config(&self.certificate, chain, key)
+        Ok(Shown { authority: &self.certificate, fingerprint: self.fingerprint(), chain, key })
     }
 
     /// The certificates that a head shows, and their key. The authority's own is one of them: a peer that joins knows

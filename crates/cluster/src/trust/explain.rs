@@ -4,6 +4,8 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
+const NOT_OURS: &str = "the peer is not of this cluster, or the keys of the cluster were rotated meanwhile: make a new token on the head";
+
 /// Why a connection of a cluster was not made, in one line.
 ///
 /// It knows the errors of rustls that a mistake of an operator leads to. It writes all other errors as they are.
@@ -27,7 +29,7 @@ pub fn explain(error: &io::Error) -> String {
 fn certificate(reason: &CertificateError) -> Option<&'static str> {
     match reason {
         CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
-            Some("the peer is not of this cluster")
+            Some(NOT_OURS)
         }
         CertificateError::NotValidForName
         | CertificateError::NotValidForNameContext { .. }

@@ -88,7 +88,7 @@ fn numbered(number: u8) -> Cluster {
 
 impl Cluster {
     fn server(&self) -> Arc<ServerConfig> {
-        self.authority.server_config().unwrap()
+        self.authority.server_config(None).unwrap()
     }
 
     fn client(&self) -> Arc<ClientConfig> {
@@ -181,6 +181,40 @@ async fn an_authority_and_a_key_survive_their_pem() {
         assert_eq!(peer(&serve.unwrap().unwrap()).unwrap().1, after.key.fingerprint());
     }
     handshake(after.server(), before.join()).await.1.unwrap();
+}
+
+/// As a host dials, by the name that tells which authority it trusts.
+async fn dialled(server: &Arc<ServerConfig>, by: &Dialling) -> (Seen, Seen) {
+    let name = by.name.to_str().into_owned().leak();
+    handshake_as(name, Arc::clone(server), Arc::clone(&by.tls)).await
+}
+
+#[tokio::test]
+async fn after_a_rotation_hosts_of_before_and_new_ones_are_let_in_until_the_former_authority_is_forgotten() {
+    // Of one cluster, so that the authorities have one name.
+    let (before, now) = (cluster(), cluster());
+    let member =
+        |of: &Cluster| Dialling::of_member(&of.key, &of.certificate, of.authority.certificate_pem()).unwrap();
+    let stranger = |of: &Cluster| Dialling::of_stranger(of.authority.fingerprint()).unwrap();
+    let server = now.authority.server_config(Some(&before.authority)).unwrap();
+    for of in [&before, &now] {
+        let (serve, dial) = dialled(&server, &member(of)).await;
+        assert_eq!(peer(&serve.unwrap().unwrap()).unwrap().1, of.key.fingerprint());
+        dial.unwrap();
+        dialled(&server, &stranger(of)).await.1.unwrap();
+    }
+    // Without a name, as a host of the version before: the keys of now.
+    handshake(Arc::clone(&server), now.client()).await.1.unwrap();
+    handshake(server, before.client()).await.1.unwrap_err();
+    let server = now.authority.server_config(None).unwrap();
+    for by in [member(&before), stranger(&before)] {
+        dialled(&server, &by).await.1.unwrap_err();
+    }
+    // A host that trusts the authority of now, and shows a certificate of the former one.
+    let mixed =
+        Dialling::of_member(&before.key, &before.certificate, now.authority.certificate_pem()).unwrap();
+    dialled(&server, &mixed).await.0.unwrap_err();
+    dialled(&server, &member(&now)).await.1.unwrap();
 }
 
 #[tokio::test]
@@ -397,14 +431,14 @@ async fn a_second_connection_does_not_resume_the_first() {
 #[tokio::test]
 async fn a_failed_handshake_is_explained_in_one_line() {
     let (ours, other) = (numbered(1), numbered(2));
-    let not_ours = "the peer is not of this cluster";
+    let not_ours = "the peer is not of this cluster, or the keys of the cluster were rotated meanwhile";
     for client in [ours.client(), ours.join()] {
         let (_, dial) = handshake(other.server(), client).await;
-        assert_eq!(explain(&dial.unwrap_err()), not_ours);
+        assert!(explain(&dial.unwrap_err()).starts_with(not_ours));
     }
     let stranger = client_config(&other.key, &other.certificate, ours.authority.certificate_pem()).unwrap();
     let (serve, dial) = handshake(ours.server(), stranger).await;
-    assert_eq!(explain(&serve.unwrap_err()), not_ours);
+    assert!(explain(&serve.unwrap_err()).starts_with(not_ours));
     assert!(explain(&dial.unwrap_err()).starts_with("the peer refuses the certificate of this host"));
     let pool = ours.server_with(|params| *params = member_params(POOL).unwrap());
     let (_, dial) = handshake(pool, ours.client()).await;

@@ -7,7 +7,8 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, PeerIncompatible,
@@ -17,11 +18,43 @@ use rustls::{
 use super::authority::read_authority;
 use super::{Fingerprint, HEAD_NAME, MemberKey, TrustError};
 
+/// How a head is dialled by a host that trusts one authority.
+#[derive(Clone)]
+pub struct Dialling {
+    pub tls: Arc<ClientConfig>,
+    /// It is sent in clear and names that authority, so that a head with a new key shows the certificate that the host can
+    /// verify.
+    pub name: ServerName<'static>,
+}
+
+impl Dialling {
+    /// Of a member, by its key, its certificate and that of the authority.
+    pub fn of_member(
+        key: &MemberKey,
+        certificate_pem: &str,
+        authority_pem: &str,
+    ) -> Result<Dialling, TrustError> {
+        let tls = client_config(key, certificate_pem, authority_pem)?;
+        Ok(Dialling { tls, name: authority_name(Fingerprint::of_pem(authority_pem)?)? })
+    }
+
+    /// Of a host that has a token and nothing else.
+    pub fn of_stranger(authority: Fingerprint) -> Result<Dialling, TrustError> {
+        Ok(Dialling { tls: join_config(authority)?, name: authority_name(authority)? })
+    }
+}
+
+/// The beginning of the fingerprint suffices to tell two authorities apart, and fits a label of DNS.
+fn authority_name(Fingerprint(authority): Fingerprint) -> Result<ServerName<'static>, TrustError> {
+    let name = format!("{}.{HEAD_NAME}", types::hex::Hex(&authority[..16]));
+    ServerName::try_from(name).map_err(|error| TrustError::Tls(error.to_string()))
+}
+
 /// The configuration of a member that dials the head.
 ///
-/// It shows the member's certificate. It accepts a head by the authority's certificate only. The server name must be
-/// [`HEAD_NAME`], whatever the address. With TLS 1.3 the handshake of the client ends before the head has looked at its
-/// certificate: a refusal arrives at the first read.
+/// It shows the member's certificate. It accepts a head by the authority's certificate only. The name in the head's
+/// certificate must be [`HEAD_NAME`], whatever the address. With TLS 1.3 the handshake of the client ends before the head has
+/// looked at its certificate: a refusal arrives at the first read.
 pub fn client_config(
     key: &MemberKey,
     certificate_pem: &str,
@@ -29,15 +62,14 @@ pub fn client_config(
 ) -> Result<Arc<ClientConfig>, TrustError> {
     let own = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
         .map_err(|error| TrustError::MemberCertificate { reason: error.to_string() })?;
-    let roots = roots(&read_authority(authority_pem)?).map_err(tls_error)?;
+    let authority = Trusted::Authority(read_authority(authority_pem)?);
     let provider = provider();
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
-        .build()
-        .map_err(|error| TrustError::Tls(error.to_string()))?;
+    let verifier = HeadVerifier { authority, provider: provider.clone() };
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
-        .with_webpki_verifier(verifier)
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_auth_cert(vec![own], key.private_key())
         .map_err(|error| TrustError::MemberCertificate { reason: error.to_string() })?;
     config.resumption = Resumption::disabled();
@@ -50,7 +82,7 @@ pub fn client_config(
 /// head sends the authority's certificate along.
 pub fn join_config(authority: Fingerprint) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = provider();
-    let verifier = JoinVerifier { authority, provider: provider.clone() };
+    let verifier = HeadVerifier { authority: Trusted::Key(authority), provider: provider.clone() };
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
@@ -61,39 +93,73 @@ pub fn join_config(authority: Fingerprint) -> Result<Arc<ClientConfig>, TrustErr
     Ok(Arc::new(config))
 }
 
+/// Certificates that a head shows to hosts that trust one authority.
+pub(super) struct Shown<'a> {
+    pub authority: &'a CertificateDer<'static>,
+    pub fingerprint: Fingerprint,
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// For hosts that trust the authority of now, and for those that trust the former one still.
 pub(super) fn server_config(
-    authority: &CertificateDer<'static>,
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    now: Shown<'_>,
+    former: Option<Shown<'_>>,
 ) -> Result<Arc<ServerConfig>, TrustError> {
     let provider = provider();
-    let roots = roots(authority).map_err(tls_error)?;
+    let trusted = std::iter::once(&now).chain(&former).map(|shown| shown.authority.clone());
+    let roots = roots(trusted).map_err(tls_error)?;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
         .allow_unauthenticated()
         .build()
         .map_err(|error| TrustError::Tls(error.to_string()))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let certified =
+        |shown: Shown<'_>| CertifiedKey::from_der(shown.chain, shown.key, &provider).map(Arc::new);
+    let former = former.map(|former| {
+        let name = authority_name(former.fingerprint)?.to_str().into_owned();
+        Ok::<_, TrustError>((name, certified(former).map_err(tls_error)?))
+    });
+    let certificates =
+        HeadCertificates { now: certified(now).map_err(tls_error)?, former: former.transpose()? };
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(tls_error)?;
+        .with_cert_resolver(Arc::new(certificates));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// Verifies a head by the fingerprint of its authority.
-///
-/// The authority's certificate comes from the peer, so it counts only if its key has the fingerprint. It is then the
-/// one root of an ordinary verification: signature, dates, usage and name.
+/// Chooses by the name that the peer dials ([`Dialling`]).
 #[derive(Debug)]
-struct JoinVerifier {
-    authority: Fingerprint,
+struct HeadCertificates {
+    now: Arc<CertifiedKey>,
+    former: Option<(String, Arc<CertifiedKey>)>,
+}
+
+impl ResolvesServerCert for HeadCertificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let former = self.former.as_ref().filter(|(name, _)| hello.server_name() == Some(name));
+        Some(Arc::clone(former.map_or(&self.now, |(_, former)| former)))
+    }
+}
+
+#[derive(Debug)]
+enum Trusted {
+    Authority(CertificateDer<'static>),
+    /// The authority's certificate comes from the peer, so it counts only if its key has this fingerprint.
+    Key(Fingerprint),
+}
+
+/// Verifies a head by its authority, which is the one root of an ordinary verification: signature, dates, usage and name.
+#[derive(Debug)]
+struct HeadVerifier {
+    authority: Trusted,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for JoinVerifier {
+impl ServerCertVerifier for HeadVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -102,14 +168,20 @@ impl ServerCertVerifier for JoinVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let authority = intermediates
-            .iter()
-            .find(|certificate| Fingerprint::of_certificate(certificate) == Some(self.authority))
-            .ok_or_else(|| CertificateError::Other(OtherError(Arc::new(TrustError::OtherCluster))))?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots(authority)?, self.provider.clone())
+        let authority = match &self.authority {
+            Trusted::Authority(authority) => authority.clone(),
+            Trusted::Key(key) => {
+                let is_it = |shown: &&CertificateDer<'_>| Fingerprint::of_certificate(shown) == Some(*key);
+                let shown = intermediates.iter().find(is_it);
+                let other = || CertificateError::Other(OtherError(Arc::new(TrustError::OtherCluster)));
+                shown.ok_or_else(other)?.clone().into_owned()
+            }
+        };
+        let roots = roots([authority])?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, self.provider.clone())
             .build()
             .map_err(|error| Error::General(error.to_string()))?;
-        // The name is fixed: the address that was dialled says nothing about the host.
+        // The name is fixed: the one that was dialled says which authority this host trusts.
         let head = ServerName::try_from(HEAD_NAME).map_err(|error| Error::General(error.to_string()))?;
         verifier.verify_server_cert(end_entity, &[], &head, ocsp_response, now)
     }
@@ -142,9 +214,11 @@ impl ServerCertVerifier for JoinVerifier {
     }
 }
 
-fn roots(authority: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, Error> {
+fn roots(
+    authorities: impl IntoIterator<Item = CertificateDer<'static>>,
+) -> Result<Arc<RootCertStore>, Error> {
     let mut roots = RootCertStore::empty();
-    roots.add(authority.clone().into_owned())?;
+    authorities.into_iter().try_for_each(|authority| roots.add(authority))?;
     Ok(Arc::new(roots))
 }
 

@@ -8,6 +8,8 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
+use types::PoolId;
+
 use super::{Fingerprint, TrustError, secret_hash, sha256};
 
 const PREFIX: &str = "fb1.";
@@ -17,12 +19,15 @@ const TOKEN_BYTES_MAX: usize = 2048;
 const HOST_BYTES_MAX: usize = 253;
 const SECRET_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 4;
-const PAYLOAD_LEN: usize = 32 + SECRET_LEN + CHECKSUM_LEN;
+const NUMBER_LEN: usize = 4;
+/// With the number of a pool, which most tokens have not.
+const PAYLOAD_LEN_MAX: usize = 32 + SECRET_LEN + NUMBER_LEN + CHECKSUM_LEN;
 
 /// A join token: `fb1.HOST:PORT[,HOST:PORT].BASE64URL`.
 ///
-/// The last part holds the fingerprint of the cluster's authority, the secret, and a checksum of all that is before it.
-/// The checksum tells a mistyped token from one that the head does not know; it protects nothing.
+/// The last part holds the fingerprint of the cluster's authority, the secret, the number of the pool if it is for one, and a
+/// checksum of all that is before it. The checksum tells a mistyped token from one that the head does not know; it protects
+/// nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// `HOST:PORT`, in the order in which they are to be tried. IPv6 addresses are in brackets.
@@ -30,6 +35,8 @@ pub struct Token {
     pub authority: Fingerprint,
     /// The head lets in the bearer. Show it to the head only after TLS has verified it by `authority`.
     pub secret: [u8; SECRET_LEN],
+    /// The host of this pool may join again by it, and no other host may join.
+    pub pool: Option<PoolId>,
 }
 
 /// Why a text is no token.
@@ -53,14 +60,18 @@ pub enum TokenError {
 
 impl Token {
     /// A new token, with a secret from the random generator.
-    pub fn make(addresses: Vec<String>, authority: Fingerprint) -> Result<Token, TrustError> {
+    pub fn make(
+        addresses: Vec<String>,
+        authority: Fingerprint,
+        pool: Option<PoolId>,
+    ) -> Result<Token, TrustError> {
         let what = "a join token";
         check_addresses(addresses.iter().map(String::as_str))
             .map_err(|error| TrustError::Make { what, reason: error.to_string() })?;
         let mut secret = [0; SECRET_LEN];
         rand::fill(&mut secret)
             .map_err(|_| TrustError::Make { what, reason: "no random bytes".to_owned() })?;
-        Ok(Token { addresses, authority, secret })
+        Ok(Token { addresses, authority, secret, pool })
     }
 
     /// The head keeps this instead of the secret.
@@ -72,11 +83,9 @@ impl Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses = self.addresses.join(",");
-        let mut payload = [0; PAYLOAD_LEN];
-        let (body, sum) = payload.split_at_mut(PAYLOAD_LEN - CHECKSUM_LEN);
-        body[..32].copy_from_slice(&self.authority.0);
-        body[32..].copy_from_slice(&self.secret);
-        sum.copy_from_slice(&checksum(&addresses, body));
+        let mut payload = [&self.authority.0[..], &self.secret].concat();
+        payload.extend(self.pool.iter().flat_map(|pool| pool.0.to_be_bytes()));
+        payload.extend(checksum(&addresses, &payload));
         write!(f, "{PREFIX}{addresses}.{}", BASE64_URL_SAFE_NO_PAD.encode(payload))
     }
 }
@@ -104,23 +113,29 @@ impl FromStr for Token {
         // Addresses may contain dots, the last part cannot.
         let (addresses, payload) = rest.rsplit_once('.').ok_or(TokenError::Incomplete)?;
         let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Mistyped)?;
-        let payload: [u8; PAYLOAD_LEN] = payload.try_into().map_err(|_| TokenError::Mistyped)?;
-        let (body, sum) = payload.split_at(PAYLOAD_LEN - CHECKSUM_LEN);
-        if sum != checksum(addresses, body) {
+        let (body, sum) = payload.split_last_chunk::<CHECKSUM_LEN>().ok_or(TokenError::Mistyped)?;
+        if *sum != checksum(addresses, body) {
             return Err(TokenError::Mistyped);
         }
+        let (authority, rest) = body.split_first_chunk().ok_or(TokenError::Mistyped)?;
+        let (secret, number) = rest.split_first_chunk().ok_or(TokenError::Mistyped)?;
+        let pool = match number {
+            [] => None,
+            number => {
+                let number: [u8; NUMBER_LEN] = number.try_into().map_err(|_| TokenError::Mistyped)?;
+                Some(PoolId(u32::from_be_bytes(number)))
+            }
+        };
         if addresses.is_empty() {
             return Err(TokenError::NoAddress);
         }
         check_addresses(addresses.split(','))?;
-        let mut token = Token {
+        Ok(Token {
             addresses: addresses.split(',').map(str::to_owned).collect(),
-            authority: Fingerprint([0; 32]),
-            secret: [0; SECRET_LEN],
-        };
-        token.authority.0.copy_from_slice(&body[..32]);
-        token.secret.copy_from_slice(&body[32..]);
-        Ok(token)
+            authority: Fingerprint(*authority),
+            secret: *secret,
+            pool,
+        })
     }
 }
 
@@ -144,7 +159,7 @@ fn check_addresses<'a>(addresses: impl Iterator<Item = &'a str>) -> Result<(), T
     }
     match count {
         0 => Err(TokenError::NoAddress),
-        _ if PREFIX.len() + bytes + PAYLOAD_LEN * 4 / 3 + 1 > TOKEN_BYTES_MAX => Err(TokenError::TooLong),
+        _ if PREFIX.len() + bytes + PAYLOAD_LEN_MAX * 4 / 3 + 1 > TOKEN_BYTES_MAX => Err(TokenError::TooLong),
         _ => Ok(()),
     }
 }
@@ -183,6 +198,7 @@ mod tests {
             addresses: addresses.iter().map(|&address| address.to_owned()).collect(),
             authority: Fingerprint([7; 32]),
             secret: [9; SECRET_LEN],
+            pool: None,
         }
     }
 
@@ -201,8 +217,10 @@ mod tests {
             addresses in proptest::collection::vec(address(), 1..=ADDRESSES_MAX),
             authority: [u8; 32],
             secret: [u8; SECRET_LEN],
+            pool: Option<u32>,
         ) {
-            let token = Token { addresses, authority: Fingerprint(authority), secret };
+            let pool = pool.map(PoolId);
+            let token = Token { addresses, authority: Fingerprint(authority), secret, pool };
             prop_assert_eq!(token.to_string().parse(), Ok(token));
         }
 
@@ -250,8 +268,8 @@ mod tests {
         let long = format!("fb1.{}", "a".repeat(TOKEN_BYTES_MAX));
         assert_eq!(long.parse::<Token>(), Err(TokenError::TooLong));
         let longest = vec![format!("{}:65535", ["a".repeat(62).as_str(); 4].join(".")); ADDRESSES_MAX];
-        assert!(Token::make(longest, Fingerprint([0; 32])).is_err());
-        assert!(Token::make(Vec::new(), Fingerprint([0; 32])).is_err());
+        assert!(Token::make(longest, Fingerprint([0; 32]), None).is_err());
+        assert!(Token::make(Vec::new(), Fingerprint([0; 32]), None).is_err());
     }
 
     #[test]
@@ -282,7 +300,7 @@ mod tests {
 
     #[test]
     fn each_token_has_its_own_secret_and_does_not_log_it() {
-        let make = || Token::make(vec!["head:7413".to_owned()], Fingerprint([0; 32])).unwrap();
+        let make = || Token::make(vec!["head:7413".to_owned()], Fingerprint([0; 32]), None).unwrap();
         let (one, other) = (make(), make());
         assert_ne!(one.secret, other.secret);
         assert_ne!(one.secret_hash(), other.secret_hash());

@@ -74,6 +74,41 @@ The instance must be running. Run the command as the owner of the data directory
 Examples:
   forebay cluster status --data /srv/forebay";
 
+pub const CLUSTER_ROTATE_KEYS: &str = "\
+The instance must be running. The command waits until all connected pool hosts have new keys. A pool host that is away
+is let in by its former keys, and gets new ones then. The overlap ends when no pool host has former keys.
+
+Examples:
+  forebay cluster rotate-keys --data /srv/forebay
+  forebay cluster rotate-keys --end-overlap";
+
+pub const CLUSTER_SHUT_OUT: &str = "\
+The instance must be running. Clients can still write at the pool until its lease is over, and read there as long as they
+reach its NFS port. The keys of pool tickets are renewed as well. To let the host in again: forebay cluster readmit.
+
+Examples:
+  forebay cluster shut-out pool-2 --data /srv/forebay";
+
+pub const CLUSTER_READMIT: &str = "\
+The instance must be running. Run the command that this prints on the host, with the data directory of the pool. The host
+makes a new key; its former ones are of no use from then on.
+
+Examples:
+  forebay cluster readmit pool-2 --data /srv/forebay";
+
+pub const POOL_FILES: &str = "\
+The instance must be running. A line for each file, with the number of the file where it has no path that can be shown.
+
+Examples:
+  forebay pool files pool-2 --data /srv/forebay";
+
+pub const POOL_REMOVE: &str = "\
+The instance must be running. The host of the pool must be stopped or shut out, and the lease of the pool be over. The
+number of the pool is not given to another one.
+
+Examples:
+  forebay pool remove pool-2 --data /srv/forebay";
+
 pub const STATUS: &str = "\
 The instance must be running. Run the command as the owner of the data directory. In the data directory of a pool host,
 the command shows its pool, its head and its lease.

@@ -1,21 +1,20 @@
-//! `cluster.json` in the data directory: hosts that have joined as pools, and tokens, of which only hashes are kept. Beside
-//! it the cluster's authority: its certificate, and its key, which is secret.
+//! `cluster.json` in the data directory: hosts that have joined as pools, with the keys by which they are known, and tokens, of
+//! which only hashes are kept. The authorities that have certified the keys are beside it (`authorities`).
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use cluster::trust::{Authority, Fingerprint};
+use cluster::trust::Fingerprint;
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 use types::hex::Hex;
 
-use crate::data_dir::{DataDir, complaint, write_durably};
+use super::authorities;
+use crate::data_dir::{DataDir, write_durably};
 use crate::versioned;
 
 const NAME: &str = "cluster.json";
-const CERTIFICATE: &str = "cluster-authority.pem";
-const KEY: &str = "cluster-authority.key";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const REMEDY: &str = "restore it from a copy; without it no pool host is known";
 
 /// Tokens that are valid at once.
@@ -37,6 +36,21 @@ struct Document {
     /// The longest lease that a start may have given: a pool may still have it.
     #[serde(default)]
     lease_s_max: u32,
+    #[serde(default)]
+    keys: KeptKeys,
+    /// Numbers below it were given to pools, some of which are not on the list any more.
+    #[serde(default)]
+    next_number: u32,
+}
+
+/// The keys of the cluster: that of the authority, and those of its members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptKeys {
+    pub generation: u32,
+    /// Since 1970. `None`: it was made by a version that did not note it.
+    pub since_s: Option<u64>,
+    /// Keys of the generation before are accepted too.
+    pub has_former: bool,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -44,6 +58,15 @@ struct KeptToken {
     /// SHA-256 of its secret, hexadecimal.
     hash: String,
     expires_s: u64,
+    /// Of the authority that it names.
+    #[serde(default)]
+    generation: u32,
+    /// For the host of this pool only, which joins again by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pool: Option<u32>,
+    /// The key of the host that has joined by it. That of a pool is used once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    used_by: Option<String>,
 }
 
 /// A pool of another host.
@@ -55,6 +78,65 @@ pub struct KeptPool {
     /// As it called itself when it joined.
     pub host: String,
     pub joined_s: u64,
+    /// Of its key.
+    #[serde(default)]
+    pub generation: u32,
+    /// A key that was certified, and that the host has not shown yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<NextKey>,
+    /// None of its keys is accepted. Since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shut_out_s: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NextKey {
+    pub key: String,
+    pub generation: u32,
+}
+
+/// How the keys of a pool stand to those of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyStanding {
+    Current,
+    /// Its keys are of the generation before, which are accepted until it has taken the new ones.
+    Former,
+    /// Its keys are accepted no more: it missed a rotation whose overlap is over.
+    LeftBehind,
+    ShutOut,
+}
+
+impl KeptPool {
+    pub fn standing(&self, keys: KeptKeys) -> KeyStanding {
+        match self.generation {
+            _ if self.shut_out_s.is_some() => KeyStanding::ShutOut,
+            own if own == keys.generation => KeyStanding::Current,
+            own if keys.has_former && own.checked_add(1) == Some(keys.generation) => KeyStanding::Former,
+            _ => KeyStanding::LeftBehind,
+        }
+    }
+
+    /// Fingerprints of keys that open the head.
+    pub fn accepted(&self, keys: KeptKeys) -> Vec<&str> {
+        let next = self.next.iter().filter(|next| next.generation == keys.generation);
+        let next = next.map(|next| next.key.as_str());
+        match self.standing(keys) {
+            KeyStanding::ShutOut => Vec::new(),
+            KeyStanding::LeftBehind => next.collect(),
+            KeyStanding::Current | KeyStanding::Former => next.chain([self.key.as_str()]).collect(),
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.key == key || self.next.as_ref().is_some_and(|next| next.key == key)
+    }
+}
+
+/// A host that joins: its key, as it calls itself, and the pool that it has already.
+pub struct Newcomer<'a> {
+    pub key: Fingerprint,
+    pub host: &'a str,
+    pub pool: Option<u32>,
 }
 
 impl Book {
@@ -79,8 +161,10 @@ impl Book {
         Ok(document.map(|document| document.pools).unwrap_or_default())
     }
 
-    pub fn make(data: &DataDir) -> Result<Book> {
-        let document = Document { version: VERSION, tokens: Vec::new(), pools: Vec::new(), lease_s_max: 0 };
+    pub fn make(data: &DataDir, now_s: u64) -> Result<Book> {
+        let keys = KeptKeys { since_s: Some(now_s), ..KeptKeys::default() };
+        let (tokens, pools) = (Vec::new(), Vec::new());
+        let document = Document { version: VERSION, tokens, pools, lease_s_max: 0, keys, next_number: 0 };
         let book = Book { path: data.path().join(NAME), document };
         book.write(&book.document)?;
         Ok(book)
@@ -88,6 +172,17 @@ impl Book {
 
     pub fn pools(&self) -> &[KeptPool] {
         &self.document.pools
+    }
+
+    pub fn keys(&self) -> KeptKeys {
+        self.document.keys
+    }
+
+    /// Pools that are waited for before the former keys are forgotten.
+    pub fn lagging(&self) -> impl Iterator<Item = PoolId> {
+        let keys = self.keys();
+        let lag = move |pool: &&KeptPool| pool.standing(keys) == KeyStanding::Former;
+        self.document.pools.iter().filter(lag).map(|pool| PoolId(pool.number))
     }
 
     /// Before leases of this length are given. Returns the longest that was ever. It is on disk when this returns. Blocks.
@@ -101,55 +196,223 @@ impl Book {
         Ok(self.document.lease_s_max)
     }
 
-    /// Whether a host with a token of this hash may join now.
-    pub fn admits(&self, hash: &[u8; 32], now_s: u64) -> Result<(), String> {
-        let hash = Hex(hash).to_string();
-        match self.document.tokens.iter().find(|token| token.hash == hash) {
-            None => Err("the token is not known here (make another: forebay cluster token)".to_owned()),
-            Some(token) if token.expires_s <= now_s => {
-                Err("the token has expired (make another: forebay cluster token)".to_owned())
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
     /// It is on disk when this returns. Blocks.
-    pub fn add_token(&mut self, hash: &[u8; 32], expires_s: u64, now_s: u64) -> Result<()> {
+    pub fn add_token(
+        &mut self,
+        hash: &[u8; 32],
+        pool: Option<PoolId>,
+        expires_s: u64,
+        now_s: u64,
+    ) -> Result<()> {
         self.change(|document| {
             document.tokens.retain(|token| token.expires_s > now_s);
             ensure!(
                 document.tokens.len() < TOKENS_MAX,
                 "{TOKENS_MAX} tokens are valid already: use one of them, or wait until one expires"
             );
-            document.tokens.push(KeptToken { hash: Hex(hash).to_string(), expires_s });
+            document.tokens.push(KeptToken {
+                hash: Hex(hash).to_string(),
+                expires_s,
+                generation: document.keys.generation,
+                pool: pool.map(|pool| pool.0),
+                used_by: None,
+            });
             Ok(())
         })
     }
 
-    /// The number of the pool of the host with this key; a host that joins again gets the one that it had. It is on disk
-    /// when this returns. Blocks.
-    pub fn add_pool(&mut self, own_pools: u32, key: Fingerprint, host: &str, now_s: u64) -> Result<PoolId> {
-        let key = key.to_string();
-        if let Some(known) = self.document.pools.iter().find(|pool| pool.key == key) {
-            return Ok(PoolId(known.number));
+    /// The number of the pool of a host that has the secret of this hash. A host that joins again gets the one that it had. It
+    /// is on disk when this returns. Blocks.
+    pub fn join(
+        &mut self,
+        hash: &[u8; 32],
+        newcomer: &Newcomer<'_>,
+        own_pools: u32,
+        now_s: u64,
+    ) -> Result<PoolId> {
+        let hash = Hex(hash).to_string();
+        match self.document.tokens.iter().find(|token| token.hash == hash) {
+            None => bail!("the token is not known here (make another: forebay cluster token)"),
+            Some(token) if token.expires_s <= now_s => {
+                bail!("the token has expired (make another: forebay cluster token)")
+            }
+            Some(KeptToken { pool: Some(pool), .. }) => self.readmit(*pool, &hash, newcomer, now_s),
+            Some(_) => match newcomer.pool {
+                Some(pool) => bail!(
+                    "the token is for new pools, and this host has pool-{pool} (on the head: forebay cluster readmit pool-{pool})"
+                ),
+                None => self.add_pool(newcomer, own_pools, now_s),
+            },
         }
-        let next = self.document.pools.iter().map(|pool| pool.number.saturating_add(1)).max();
-        let number = next.unwrap_or(0).max(own_pools).max(1);
+    }
+
+    fn add_pool(&mut self, newcomer: &Newcomer<'_>, own_pools: u32, now_s: u64) -> Result<PoolId> {
+        let key = newcomer.key.to_string();
+        if let Some(known) = self.document.pools.iter().position(|pool| pool.key == key) {
+            let pool = &self.document.pools[known];
+            let number = pool.number;
+            let advice = format!("forebay cluster readmit pool-{number}");
+            ensure!(pool.shut_out_s.is_none(), "its pool-{number} was shut out (on the head: {advice})");
+            if pool.generation != self.keys().generation {
+                // It gets a certificate of the authority of now.
+                self.change(|document| {
+                    document.pools[known].generation = document.keys.generation;
+                    Ok(())
+                })?;
+            }
+            return Ok(PoolId(number));
+        }
+        let document = &self.document;
+        let next = document.pools.iter().map(|pool| pool.number.saturating_add(1)).max();
+        let number = next.unwrap_or(0).max(document.next_number).max(own_pools).max(1);
+        self.require_new(&key)?;
         self.change(|document| {
             ensure!(
                 document.pools.len() < POOLS_MAX,
                 "the cluster has {POOLS_MAX} pools of other hosts already"
             );
-            document.pools.push(KeptPool { number, key, host: host.to_owned(), joined_s: now_s });
+            document.pools.push(KeptPool {
+                number,
+                key,
+                host: newcomer.host.to_owned(),
+                joined_s: now_s,
+                generation: document.keys.generation,
+                next: None,
+                shut_out_s: None,
+            });
+            document.next_number = number.saturating_add(1);
             Ok(())
         })?;
         Ok(PoolId(number))
+    }
+
+    /// The host of a pool joins again with another key, and its former keys are forgotten.
+    fn readmit(&mut self, pool: u32, hash: &str, newcomer: &Newcomer<'_>, now_s: u64) -> Result<PoolId> {
+        ensure!(
+            newcomer.pool == Some(pool),
+            "the token is for the host of pool-{pool}, and its data directory has another pool or none (--data)"
+        );
+        let key = newcomer.key.to_string();
+        let token = self.document.tokens.iter().find(|token| token.hash == hash);
+        match token.and_then(|token| token.used_by.as_deref()) {
+            // Its answer was lost.
+            Some(used_by) if used_by == key && self.pool(pool)?.key == key => return Ok(PoolId(pool)),
+            Some(_) => bail!("the token was used already (on the head: forebay cluster readmit pool-{pool})"),
+            None => {}
+        }
+        self.pool(pool)?;
+        self.require_new(&key)?;
+        self.change(|document| {
+            let generation = document.keys.generation;
+            let kept = of_number(&mut document.pools, pool)?;
+            let host = newcomer.host.to_owned();
+            *kept = KeptPool {
+                number: pool,
+                key: key.clone(),
+                host,
+                joined_s: now_s,
+                generation,
+                next: None,
+                shut_out_s: None,
+            };
+            let token = document.tokens.iter_mut().find(|token| token.hash == hash);
+            token.context("the token is gone")?.used_by = Some(key);
+            Ok(())
+        })?;
+        Ok(PoolId(pool))
+    }
+
+    pub fn pool(&self, pool: u32) -> Result<&KeptPool> {
+        let found = self.document.pools.iter().find(|kept| kept.number == pool);
+        found.with_context(|| {
+            format!("pool-{pool} is not on another host (`forebay cluster status` lists those)")
+        })
+    }
+
+    /// A new generation, whose authority is on disk already. It is too when this returns. Blocks.
+    pub fn rotate(&mut self, now_s: u64) -> Result<()> {
+        self.change(|document| {
+            let KeptKeys { generation, .. } = document.keys;
+            let generation = generation.checked_add(1).context("all 2³² generations of keys are used")?;
+            document.keys = KeptKeys { generation, since_s: Some(now_s), has_former: true };
+            Ok(())
+        })
+    }
+
+    /// Keys and tokens of before the rotation are accepted no more. Blocks.
+    pub fn end_overlap(&mut self) -> Result<()> {
+        self.change(|document| {
+            document.keys.has_former = false;
+            let KeptKeys { generation, .. } = document.keys;
+            document.tokens.retain(|token| token.generation == generation);
+            Ok(())
+        })
+    }
+
+    /// The key is accepted beside that of now, in place of one that was certified before and not shown. Blocks.
+    pub fn add_next(&mut self, pool: PoolId, key: Fingerprint) -> Result<()> {
+        let key = key.to_string();
+        self.require_new(&key)?;
+        self.change(|document| {
+            let generation = document.keys.generation;
+            of_number(&mut document.pools, pool.0)?.next = Some(NextKey { key, generation });
+            Ok(())
+        })
+    }
+
+    /// The host has shown its next key: those of before are accepted no more. `false`: it is not the next key. Blocks.
+    pub fn take_next(&mut self, pool: PoolId, key: Fingerprint) -> Result<bool> {
+        let key = key.to_string();
+        let Some(next) = self.pool(pool.0)?.next.clone().filter(|next| next.key == key) else {
+            return Ok(false);
+        };
+        self.change(|document| {
+            let kept = of_number(&mut document.pools, pool.0)?;
+            (kept.key, kept.generation, kept.next) = (next.key, next.generation, None);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// None of the pool's keys is accepted. `false`: it was so before. Blocks.
+    pub fn shut_out(&mut self, pool: PoolId, now_s: u64) -> Result<bool> {
+        if self.pool(pool.0)?.shut_out_s.is_some() {
+            return Ok(false);
+        }
+        self.change(|document| {
+            // A token that its host may have.
+            document.tokens.retain(|token| token.pool != Some(pool.0));
+            of_number(&mut document.pools, pool.0)?.shut_out_s = Some(now_s);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// Its number is given to no other pool. Blocks.
+    pub fn remove(&mut self, pool: PoolId) -> Result<()> {
+        self.pool(pool.0)?;
+        self.change(|document| {
+            let numbers = document.pools.iter().map(|kept| kept.number.saturating_add(1));
+            document.next_number = numbers.max().unwrap_or(0).max(document.next_number);
+            document.tokens.retain(|token| token.pool != Some(pool.0));
+            document.pools.retain(|kept| kept.number != pool.0);
+            Ok(())
+        })
+    }
+
+    /// Two pools never have one key, and a key that was shut out does not come back.
+    fn require_new(&self, key: &str) -> Result<()> {
+        match self.document.pools.iter().find(|pool| pool.has(key)) {
+            Some(pool) => bail!("its key is that of pool-{}", pool.number),
+            None => Ok(()),
+        }
     }
 
     /// A change that fails leaves all as it was.
     fn change(&mut self, make: impl FnOnce(&mut Document) -> Result<()>) -> Result<()> {
         let mut next = self.document.clone();
         make(&mut next)?;
+        next.version = VERSION;
         self.write(&next)?;
         self.document = next;
         Ok(())
@@ -162,125 +425,20 @@ impl Book {
     }
 }
 
+fn of_number(pools: &mut [KeptPool], number: u32) -> Result<&mut KeptPool> {
+    let found = pools.iter_mut().find(|pool| pool.number == number);
+    found.with_context(|| format!("pool-{number} is not on the list"))
+}
+
 /// `None`: it is no cluster. One without its list would take files of hosts for lost, and give their numbers to others.
 fn read(data: &Path) -> Result<Option<Document>> {
     let path = data.join(NAME);
     let document = versioned::read::<Document>(&path, VERSION, REMEDY)?;
-    if document.is_none() && data.join(CERTIFICATE).exists() {
+    if document.is_none() && authorities::exist(data)? {
         bail!("{} is missing ({REMEDY})", path.display());
     }
     Ok(document)
 }
 
-/// The cluster's authority; a new one is made for a data directory without one. Blocks.
-pub fn authority(data: &DataDir) -> Result<Authority> {
-    let (certificate, key) = (data.path().join(CERTIFICATE), data.path().join(KEY));
-    let read = |path: &Path| match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(complaint(path, "read", &error)),
-    };
-    match (read(&certificate)?, read(&key)?) {
-        (Some(certificate_pem), Some(key_pem)) => {
-            let unusable = || format!("{} and {}", certificate.display(), key.display());
-            Authority::from_pem(&certificate_pem, &key_pem).with_context(unusable)
-        }
-        (None, None) | (None, Some(_)) if Book::pools_of(data.path())?.is_empty() => {
-            let made = Authority::make(&data.instance)?;
-            // The key first: a certificate without it would look like a lost key.
-            write_durably(&key, made.key_pem().as_bytes())?;
-            write_durably(&certificate, made.certificate_pem().as_bytes())?;
-            Ok(made)
-        }
-        (kept, _) => {
-            let missing = if kept.is_some() { &key } else { &certificate };
-            bail!(
-                "{} is missing; pool hosts trust this head by it. Restore it from a copy",
-                missing.display()
-            )
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::system::SystemRandom;
-
-    const KEY_1: Fingerprint = Fingerprint([1; 32]);
-    const KEY_2: Fingerprint = Fingerprint([2; 32]);
-
-    #[test]
-    fn a_token_admits_until_it_expires_also_after_a_restart() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
-        assert!(Book::open(&data).unwrap().is_none());
-        let mut book = Book::make(&data).unwrap();
-        book.add_token(&[7; 32], 100, 50).unwrap();
-        let book = Book::open(&data).unwrap().unwrap();
-        assert_eq!(book.admits(&[7; 32], 99), Ok(()));
-        assert!(book.admits(&[7; 32], 100).unwrap_err().contains("expired"));
-        assert!(book.admits(&[8; 32], 50).unwrap_err().contains("not known"));
-    }
-
-    #[test]
-    fn tokens_have_a_bound_and_expired_ones_leave_their_place() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
-        let mut book = Book::make(&data).unwrap();
-        for number in 0..TOKENS_MAX {
-            book.add_token(&[u8::try_from(number).unwrap(); 32], 100, 50).unwrap();
-        }
-        assert!(book.add_token(&[255; 32], 100, 50).is_err());
-        book.add_token(&[255; 32], 200, 100).unwrap();
-    }
-
-    #[test]
-    fn a_host_keeps_its_number_and_no_other_gets_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
-        let mut book = Book::make(&data).unwrap();
-        assert_eq!(book.add_pool(1, KEY_1, "one", 50).unwrap(), PoolId(1));
-        assert_eq!(book.add_pool(1, KEY_2, "two", 50).unwrap(), PoolId(2));
-        let mut book = Book::open(&data).unwrap().unwrap();
-        assert_eq!(book.add_pool(1, KEY_1, "one", 60).unwrap(), PoolId(1));
-        assert_eq!(book.pools().len(), 2);
-    }
-
-    #[test]
-    fn own_pools_do_not_take_the_number_of_a_host() {
-        let dir = tempfile::tempdir().unwrap();
-        {
-            let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
-            Book::make(&data).unwrap().add_pool(1, KEY_1, "one", 50).unwrap();
-        }
-        let data = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap();
-        let refused = Book::open(&data).err().unwrap().to_string();
-        assert!(refused.contains("pool-1 is on host one"), "{refused}");
-    }
-
-    #[test]
-    fn a_cluster_without_its_list_of_hosts_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
-        Book::make(&data).unwrap();
-        authority(&data).unwrap();
-        std::fs::remove_file(dir.path().join(NAME)).unwrap();
-        let refused = Book::open(&data).err().unwrap().to_string();
-        assert!(refused.contains("cluster.json is missing"), "{refused}");
-        assert!(Book::pools_of(dir.path()).is_err(), "a check would find every file lost");
-    }
-
-    #[test]
-    fn an_authority_without_its_key_is_not_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
-        let mut book = Book::make(&data).unwrap();
-        let made = authority(&data).unwrap().fingerprint();
-        assert_eq!(authority(&data).unwrap().fingerprint(), made);
-        book.add_pool(1, KEY_1, "one", 50).unwrap();
-        std::fs::remove_file(dir.path().join(KEY)).unwrap();
-        let refused = authority(&data).err().unwrap().to_string();
-        assert!(refused.contains("cluster-authority.key is missing"), "{refused}");
-    }
-}
+mod tests;

@@ -1,23 +1,30 @@
 //! The head's part: admits pool hosts, gives them keys and terms, and puts their pools into the list that doors see.
 
+mod members;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use admin::instance::PoolHostView;
 use anyhow::{Context, Result};
 use api::{KeyGeneration, PoolList, Term};
 use async_trait::async_trait;
-use cluster::trust::{Authority, Fingerprint, Member, Token};
+use cluster::trust::{Fingerprint, Token};
 use cluster::{HeadTls, Join, Joined, LeaseRules, Registry, RemotePool, Seat, Standing, Terms};
 use files::PunctualPool;
 use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 use types::hex::Hex;
 use types::{Clock, FileId, PoolId};
 
-use super::book::{self, Book};
+use super::authorities::{self, Authorities};
+use super::book::{Book, KeptKeys, KeptPool, KeyStanding, Newcomer};
 use super::command::{ClusterReport, PoolHostReport, TokenReport};
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -35,7 +42,7 @@ pub struct ClusterHead {
     port: u16,
     /// As tokens tell it.
     address: String,
-    authority: Authority,
+    data: PathBuf,
     rules: LeaseRules,
     /// Of all starts.
     longest_lease: Duration,
@@ -44,12 +51,35 @@ pub struct ClusterHead {
     namespace: Arc<SqlNamespace>,
     keys: Arc<Keys>,
     list: Arc<PoolList>,
-    /// Held while it is written: of two hosts that join at once each has a number of its own.
-    book: Arc<Mutex<Book>>,
+    /// Held while it is written: of two hosts that join at once each has a number of its own. Changes of `trusted` and `seats`
+    /// are made under it.
+    book: Mutex<Book>,
     /// Leaf lock.
-    seats: RwLock<BTreeMap<PoolId, (Fingerprint, Arc<Seat>)>>,
+    trusted: RwLock<Trusted>,
+    /// For connections from now on.
+    tls: watch::Sender<Arc<HeadTls>>,
+    /// Leaf lock.
+    seats: RwLock<BTreeMap<PoolId, Placed>>,
     /// As the hosts called themselves when they joined; here, for the list may be on its way to the disk. Leaf lock.
     names: RwLock<BTreeMap<PoolId, String>>,
+    myself: Weak<ClusterHead>,
+}
+
+/// The keys of the cluster, here, for the list may be on its way to the disk.
+struct Trusted {
+    authorities: Authorities,
+    keys: KeptKeys,
+}
+
+/// A pool of another host, and the keys with which its host is let in.
+#[derive(Clone)]
+struct Placed {
+    seat: Arc<Seat>,
+    accepted: Vec<Fingerprint>,
+    /// One of them is a key that the host has not shown yet.
+    has_next: bool,
+    standing: KeyStanding,
+    generation: u32,
 }
 
 impl ClusterHead {
@@ -60,15 +90,19 @@ impl ClusterHead {
         keys: Arc<Keys>,
     ) -> Result<Arc<ClusterHead>> {
         // The list first: an authority without one is a lost list.
-        let mut book = Book::open(data)?.map_or_else(|| Book::make(data), Ok)?;
-        let authority = book::authority(data)?;
+        let now_s = seconds(&*services.clock);
+        let mut book = Book::open(data)?.map_or_else(|| Book::make(data, now_s), Ok)?;
         let longest = book.note_lease(config.cluster.lease_s)?;
-        let head = ClusterHead {
+        let kept = book.keys();
+        let authorities = authorities::open(data, kept)?;
+        let tls = tls_of(&authorities)?;
+        let known = book.pools().to_vec();
+        let head = Arc::new_cyclic(|myself| ClusterHead {
             instance: data.instance,
             own_pools: data.pools,
             port,
             address: super::address(config, port),
-            authority,
+            data: data.path().to_owned(),
             rules: config.cluster.rules(),
             longest_lease: Duration::from_secs(longest.into()),
             nfs_lease: Duration::from_secs(config.nfs.lease_s.into()),
@@ -76,18 +110,15 @@ impl ClusterHead {
             namespace: Arc::clone(&services.namespace),
             keys,
             list: Arc::clone(&services.pools),
+            book: Mutex::new(book),
+            trusted: RwLock::new(Trusted { authorities, keys: kept }),
+            tls: watch::Sender::new(tls),
             seats: RwLock::default(),
             names: RwLock::default(),
-            book: Arc::new(Mutex::new(book)),
-        };
-        let known = head.book.lock().pools().to_vec();
-        for pool in known {
-            let key =
-                pool.key.parse::<Fingerprint>().map_err(|error| anyhow::anyhow!("cluster.json: {error}"))?;
-            head.seat_at(PoolId(pool.number), key)?;
-            head.names.write().insert(PoolId(pool.number), pool.host);
-        }
-        let head = Arc::new(head);
+            myself: Weak::clone(myself),
+        });
+        known.iter().try_for_each(|pool| head.place(pool))?;
+        head.end_overlap_if_due(&mut head.book.lock())?;
         head.keys.serve_elsewhere(Arc::clone(&head) as Arc<dyn PoolsElsewhere>);
         Ok(head)
     }
@@ -96,35 +127,55 @@ impl ClusterHead {
         self.port
     }
 
-    pub fn tls(&self) -> Result<Arc<HeadTls>> {
-        self.authority.server_config().context("cannot make the certificate of the head")
+    /// For connections of pool hosts: the certificates of now.
+    pub fn tls(&self) -> watch::Receiver<Arc<HeadTls>> {
+        self.tls.subscribe()
     }
 
-    fn seat_at(&self, pool: PoolId, key: Fingerprint) -> Result<Arc<Seat>> {
-        let mut seats = self.seats.write();
-        if let Some((_, seat)) = seats.get(&pool) {
-            return Ok(Arc::clone(seat));
-        }
-        let remote = RemotePool::known(pool, self.rules, self.longest_lease, Arc::clone(&self.clock));
-        let seat = Seat::new(Arc::clone(&remote));
-        self.list.add(Arc::new(PunctualPool::new(remote)))?;
-        seats.insert(pool, (key, Arc::clone(&seat)));
-        Ok(seat)
+    /// Puts the pool into the lists, or has its keys known as the book has them. Connections with other keys end.
+    fn place(&self, pool: &KeptPool) -> Result<()> {
+        let kept = self.trusted.read().keys;
+        let fingerprint =
+            |key: &str| key.parse::<Fingerprint>().map_err(|error| anyhow::anyhow!("cluster.json: {error}"));
+        let accepted = pool.accepted(kept).into_iter().map(fingerprint).collect::<Result<Vec<_>>>()?;
+        let (id, standing, generation) = (PoolId(pool.number), pool.standing(kept), pool.generation);
+        let seat = {
+            let mut seats = self.seats.write();
+            let seat = match seats.get(&id) {
+                Some(placed) => Arc::clone(&placed.seat),
+                None => {
+                    let clock = Arc::clone(&self.clock);
+                    let remote = RemotePool::known(id, self.rules, self.longest_lease, clock);
+                    self.list.add(Arc::new(PunctualPool::new(Arc::clone(&remote) as _)))?;
+                    Seat::new(remote)
+                }
+            };
+            let has_next = pool.next.is_some();
+            seats.insert(id, Placed { seat: Arc::clone(&seat), accepted, has_next, standing, generation });
+            seat
+        };
+        seat.pool.set_shut_out(standing == KeyStanding::ShutOut);
+        self.names.write().insert(id, pool.host.clone());
+        seat.end_unknown();
+        Ok(())
     }
 
-    /// A token with which hosts may join for so long. Blocks.
-    pub fn make_token(&self, valid: Duration) -> Result<TokenReport> {
-        let token = Token::make(vec![self.address.clone()], self.authority.fingerprint())?;
+    /// A token with which hosts may join for so long, or the host of `pool` again. Blocks.
+    pub fn make_token(&self, valid: Duration, pool: Option<PoolId>) -> Result<TokenReport> {
+        // A rotation between the two would leave a token of a former authority.
+        let mut book = self.book.lock();
+        let authority = self.trusted.read().authorities.now.fingerprint();
+        let token = Token::make(vec![self.address.clone()], authority, pool)?;
         let now_s = self.now_s();
         let expires_s = now_s.saturating_add(valid.as_secs());
-        self.book.lock().add_token(&token.secret_hash(), expires_s, now_s)?;
+        book.add_token(&token.secret_hash(), pool, expires_s, now_s)?;
         Ok(TokenReport { token: token.to_string(), expires_s, valid_s: valid.as_secs() })
     }
 
     pub fn report(&self) -> ClusterReport {
         let seats = self.seats.read().clone();
         let mut seen = self.hosts();
-        let pools = seats.into_iter().map(|(pool, (_, seat))| {
+        let pools = seats.into_iter().map(|(pool, Placed { seat, standing, generation, .. })| {
             let status = api::Pool::status(&*seat.pool);
             PoolHostReport {
                 name: pool.to_string(),
@@ -133,12 +184,15 @@ impl ClusterHead {
                 offline: status.trouble(),
                 free_bytes: status.free_bytes,
                 total_bytes: status.total_bytes,
+                key_generation: generation,
+                shut_out: standing == KeyStanding::ShutOut,
                 calls: seat.pool.calls().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             }
         });
         ClusterReport {
             cluster: Hex(&self.instance).to_string(),
             address: self.address.clone(),
+            keys: self.report_keys(),
             pools: pools.collect(),
         }
     }
@@ -146,7 +200,7 @@ impl ClusterHead {
     /// As they are seen now, from memory.
     pub fn hosts(&self) -> BTreeMap<PoolId, PoolHostView> {
         let (seats, names) = (self.seats.read().clone(), self.names.read().clone());
-        let hosts = seats.into_iter().map(|(pool, (_, seat))| {
+        let hosts = seats.into_iter().map(|(pool, Placed { seat, .. })| {
             let (told, seen) = (seat.told(), seat.pool.report());
             let name = || names.get(&pool).cloned().unwrap_or_default();
             let report = PoolHostView {
@@ -172,16 +226,36 @@ impl ClusterHead {
     /// Calls to each pool since the start, by the name of their procedure.
     pub fn calls(&self) -> Vec<(PoolId, &'static str, u64)> {
         let seats = self.seats.read();
-        let of_pool = |(pool, (_, seat)): (&PoolId, &(Fingerprint, Arc<Seat>))| {
+        let of_pool = |(pool, placed): (&PoolId, &Placed)| {
             let pool = *pool;
-            seat.pool.calls().into_iter().map(move |(procedure, count)| (pool, procedure, count))
+            placed.seat.pool.calls().into_iter().map(move |(procedure, count)| (pool, procedure, count))
         };
         seats.iter().flat_map(of_pool).collect()
     }
 
     fn now_s(&self) -> u64 {
-        u64::try_from(self.clock.now().seconds).unwrap_or(0)
+        seconds(&*self.clock)
     }
+
+    /// Work that may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ClusterHead) -> Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        const STOPS: &str = "the head stops";
+        let head = self.myself.upgrade().ok_or(STOPS)?;
+        let done = tokio::task::spawn_blocking(move || work(&head)).await.map_err(|_| STOPS)?;
+        done.map_err(|error| format!("{error:#}"))
+    }
+}
+
+fn seconds(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.now().seconds).unwrap_or(0)
+}
+
+fn tls_of(authorities: &Authorities) -> Result<Arc<HeadTls>> {
+    let tls = authorities.now.server_config(authorities.former.as_deref());
+    tls.context("cannot make the certificate of the head")
 }
 
 /// A text of a pool host, for terminals and logs.
@@ -196,37 +270,32 @@ impl Registry for ClusterHead {
     }
 
     async fn join(&self, join: Join, from: SocketAddr) -> Result<Joined, String> {
-        let Join { secret, public_key, host } = join;
-        let hash = cluster::trust::secret_hash(&secret);
-        let now_s = self.now_s();
-        let key = Fingerprint::of_key(&public_key.0);
+        let Join { secret, public_key, host, pool: has } = join;
         let host = printable(&host);
-        // A key that cannot be certified takes no number.
-        self.authority.issue(Member::Pool(PoolId(0)), &public_key.0).map_err(|error| error.to_string())?;
-        let (book, own_pools, name) = (Arc::clone(&self.book), self.own_pools, host.clone());
-        let joined = tokio::task::spawn_blocking(move || {
-            let mut book = book.lock();
-            book.admits(&hash, now_s)?;
-            book.add_pool(own_pools, key, &name, now_s).map_err(|error| format!("{error:#}"))
+        let (own_pools, name) = (self.own_pools, host.clone());
+        let joined = self.blocking(move |head| {
+            let mut book = head.book.lock();
+            // A key that cannot be certified takes no number.
+            head.issue(PoolId(0), &public_key.0)?;
+            let newcomer = Newcomer { key: Fingerprint::of_key(&public_key.0), host: &name, pool: has };
+            let hash = cluster::trust::secret_hash(&secret);
+            let pool = book.join(&hash, &newcomer, own_pools, head.now_s())?;
+            head.place(book.pool(pool.0)?)?;
+            let (generation, certificate, authority) = head.issue(pool, &public_key.0)?;
+            let cluster = head.instance;
+            Ok(Joined::Pool { cluster, pool: pool.0, certificate, authority, generation })
         });
-        let pool = joined.await.map_err(|_| "the head stops".to_owned())??;
-        let certificate = self.authority.issue(Member::Pool(pool), &public_key.0);
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        self.names.write().insert(pool, host.clone());
-        self.seat_at(pool, key).map_err(|error| error.to_string())?;
-        tracing::info!(%pool, host, %from, "host has joined");
-        Ok(Joined::Pool {
-            cluster: self.instance,
-            pool: pool.0,
-            certificate,
-            authority: self.authority.certificate_pem().to_owned(),
-        })
+        let joined = joined.await?;
+        if let Joined::Pool { pool, .. } = &joined {
+            tracing::info!(pool = %PoolId(*pool), host, %from, again = has.is_some(), "host has joined");
+        }
+        Ok(joined)
     }
 
     fn seat(&self, pool: PoolId, key: Fingerprint) -> Option<Arc<Seat>> {
         let seats = self.seats.read();
-        let (known, seat) = seats.get(&pool)?;
-        (*known == key).then(|| Arc::clone(seat))
+        let placed = seats.get(&pool).filter(|placed| placed.accepted.contains(&key))?;
+        Some(Arc::clone(&placed.seat))
     }
 
     fn arrived(&self, pool: PoolId, address: SocketAddr) {
@@ -271,21 +340,9 @@ impl PoolsElsewhere for ClusterHead {
 impl ClusterHead {
     fn first_without(&self, has: impl Fn(&Seat) -> bool) -> Result<(), PoolId> {
         let seats = self.seats.read();
-        match seats.iter().find(|(_, (_, seat))| !has(seat)) {
+        match seats.iter().find(|(_, placed)| !has(&placed.seat)) {
             Some((pool, _)) => Err(*pool),
             None => Ok(()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A pool host could move the cursor of the operator's terminal.
-    #[test]
-    fn texts_of_pool_hosts_have_no_control_characters_and_a_bound() {
-        assert_eq!(printable("fb2\u{1b}[2J\n"), "fb2[2J");
-        assert_eq!(printable(&"x".repeat(1_000)).len(), HOST_MAX);
     }
 }

@@ -109,7 +109,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("join-token");
         let authority = cluster::trust::Fingerprint([1; 32]);
-        let token = Token::make(vec!["192.0.2.1:7413".to_owned()], authority).unwrap();
+        let token = Token::make(vec!["192.0.2.1:7413".to_owned()], authority, None).unwrap();
         fs::write(&file, format!("{token}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         let arguments = PoolUpArguments { join_file: Some(file.clone()), ..PoolUpArguments::default() };

@@ -137,7 +137,8 @@ impl control::Responder for HostResponder {
             | Request::WhyIo(_)
             | Request::RenewKeys
             | Request::ClusterToken(_)
-            | Request::ClusterStatus => bail!(self.host.refusal()),
+            | Request::ClusterStatus
+            | Request::Member(_) => bail!(self.host.refusal()),
         })
     }
 }

@@ -1,8 +1,10 @@
 //! Answers the control socket: status and fsck of the running process.
 
+mod members;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -58,6 +60,7 @@ pub struct Responder {
     drained: tokio::sync::Mutex<DrainedPools>,
     /// Total operations at each of the last seconds. Leaf lock.
     samples: Mutex<VecDeque<(Duration, u64)>>,
+    myself: Weak<Responder>,
 }
 
 impl Responder {
@@ -68,7 +71,7 @@ impl Responder {
         (naming, files, http): (Arc<Naming>, Arc<Files>, Option<HttpReport>),
         (pool_map, keys, cluster): (Arc<PoolMap>, Arc<Keys>, Option<Arc<ClusterHead>>),
     ) -> Arc<Responder> {
-        Arc::new(Responder {
+        Arc::new_cyclic(|myself| Responder {
             data: data.path().to_owned(),
             clock: Arc::clone(&services.clock),
             started: services.clock.monotonic(),
@@ -85,6 +88,7 @@ impl Responder {
             checking: Arc::default(),
             drained: tokio::sync::Mutex::new(data.drained_pools()),
             samples: Mutex::default(),
+            myself: Weak::clone(myself),
         })
     }
 
@@ -295,13 +299,16 @@ impl crate::control::Responder for Responder {
             Request::ClusterToken(hours) => {
                 let (cluster, valid) =
                     (Arc::clone(self.cluster()?), Duration::from_secs(u64::from(hours) * 3_600));
-                serde_json::to_value(tokio::task::spawn_blocking(move || cluster.make_token(valid)).await??)?
+                serde_json::to_value(
+                    tokio::task::spawn_blocking(move || cluster.make_token(valid, None)).await??,
+                )?
             }
             Request::ClusterStatus => {
                 // The list may be on its way to the disk.
                 let cluster = Arc::clone(self.cluster()?);
                 serde_json::to_value(tokio::task::spawn_blocking(move || cluster.report()).await?)?
             }
+            Request::Member(question) => self.members(question, items).await?,
             Request::Fsck(question) => {
                 let list = question.list.then_some(items);
                 serde_json::to_value(self.check(meter, list).await?)?

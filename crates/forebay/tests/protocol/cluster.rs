@@ -499,6 +499,60 @@ fn renewed_keys_reach_pools_of_other_hosts() {
 }
 
 #[test]
+fn a_client_writes_at_a_pool_while_its_host_takes_new_keys() {
+    let cluster = Cluster::start(1);
+    let Written { mut client, file, layout, mut pool, .. } = cluster.written();
+    let stopped = std::sync::atomic::AtomicBool::new(false);
+    let writes = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut writes = 0_u64;
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                write(&mut pool, &layout, 0, DATA).unwrap();
+                writes += 1;
+            }
+            writes
+        });
+        let keys = cluster.json(&["cluster", "rotate-keys"]);
+        stopped.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(
+            (keys["generation"].as_u64(), keys["overlap"].as_bool()),
+            (Some(1), Some(false)),
+            "{keys}"
+        );
+        writer.join().unwrap()
+    });
+    assert!(writes > 0);
+    cluster.wait_for(|standings| standings == ["ready"]);
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+    let kept = cluster.hosts[0].data();
+    assert!(kept.join("member-1.key").exists() && !kept.join("member.key").exists());
+    write(&mut pool, &layout, 0, DATA).unwrap();
+}
+
+#[test]
+fn a_host_that_is_shut_out_takes_no_writes_when_its_lease_is_over_and_comes_back_by_a_new_key() {
+    let mut cluster = Cluster::start(1);
+    let Written { mut client, file, layout, mut pool, .. } = cluster.written();
+    let shut_out = cluster.json(&["cluster", "shut-out", "pool-1"]);
+    assert_eq!(shut_out["pool"], "pool-1", "{shut_out}");
+    cluster.wait_for(|standings| standings == ["out"]);
+    assert_eq!(status_of(write(&mut pool, &layout, 0, b"late")), NfsStat4::Stale);
+    let refused = error_of(&cluster.head.run(&["pool", "remove", "pool-1"]));
+    assert!(refused.contains("1 file has its data on pool-1"), "{refused}");
+    let listed = cluster.head.run(&["pool", "files", "pool-1"]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "/file\n");
+    cluster.hosts[0].kill();
+    let token = cluster.json(&["cluster", "readmit", "pool-1"])["token"].as_str().unwrap().to_owned();
+    cluster.hosts[0].up(&["--join", &token]);
+    cluster.wait_for(|standings| standings == ["ready"]);
+    assert_eq!(read_through_head(&mut client, &file), DATA);
+    // The same command again, as a service may run it.
+    cluster.hosts[0].kill();
+    cluster.hosts[0].up(&["--join", &token]);
+    cluster.wait_for(|standings| standings == ["ready"]);
+}
+
+#[test]
 fn a_check_does_not_take_files_of_other_hosts_for_lost() {
     let mut cluster = Cluster::start(1);
     let Written { .. } = cluster.written();
