@@ -36,10 +36,17 @@ pub struct PoolAtHead {
     session: Option<SessionId>,
     /// The pool said in its HELLO that it holds a lease.
     had_lease: bool,
-    /// As the pool told in this session.
-    held: Option<HeldTerms>,
+    /// Of the head, as the pool was told it last.
+    term: Term,
     /// The pool gets a lease when it has settled its writes below this floor. It does not go back.
     due: Term,
+    /// The highest floor below which the pool has settled its writes; never above [`due`](Self::due).
+    ///
+    /// It outlives the session, and is not asked for again. The process that told it admits no ticket below it as long as it
+    /// runs. Another process, on this directory or on a copy of it, gets no lease before it has settled its writes below `due`.
+    /// A disk that was put back changes nothing: the floor is in the memory of the process, and a process begins without a
+    /// lease. A head that starts anew asks again.
+    settled: Term,
 }
 
 impl PoolAtHead {
@@ -50,8 +57,9 @@ impl PoolAtHead {
             sessions: 0,
             session: None,
             had_lease: false,
-            held: None,
+            term: Term::UNCOUNTED,
             due: Term::UNCOUNTED,
+            settled: Term::UNCOUNTED,
         }
     }
 
@@ -60,7 +68,7 @@ impl PoolAtHead {
         self.lease.connect(arrival, now)?;
         self.sessions += 1;
         let session = SessionId(self.sessions);
-        (self.session, self.held, self.had_lease) = (Some(session), None, arrival.has_lease);
+        (self.session, self.had_lease) = (Some(session), arrival.has_lease);
         Ok(session)
     }
 
@@ -69,7 +77,7 @@ impl PoolAtHead {
     pub fn welcome(&mut self, terms: Terms) -> Terms {
         // A pool without a lease may have been passed over by a head of before, whose fences are forgotten.
         let floor = if self.had_lease { terms.floor } else { terms.term };
-        self.due = self.due.max(floor);
+        (self.term, self.due) = (terms.term, self.due.max(floor));
         Terms { floor: self.due, ..terms }
     }
 
@@ -77,7 +85,7 @@ impl PoolAtHead {
         if self.session != Some(session) {
             return Renewal::Unknown;
         }
-        self.held = Some(held);
+        self.note_settled(held);
         self.lease.hear(now);
         // A write below the floor may be under way as long as it is not settled, and be that of a client that was fenced off.
         if !held.have_settled(self.due) {
@@ -86,6 +94,15 @@ impl PoolAtHead {
         match self.lease.renew(now) {
             Some(lease) => Renewal::Lease(lease),
             None => Renewal::NotYet { has_missed: true },
+        }
+    }
+
+    fn note_settled(&mut self, held: HeldTerms) {
+        // A pool that has seen later terms, of a head whose directory was put back since, is to take the tickets of this one.
+        let floor = held.terms.floor.min(self.term);
+        if held.have_settled(floor) {
+            self.settled = self.settled.max(floor);
+            self.due = self.due.max(floor);
         }
     }
 
@@ -107,9 +124,9 @@ impl PoolAtHead {
     }
 
     /// The pool refuses tickets to write below the floor, and no write by one of them is under way there; or it has no lease,
-    /// and gets none before that is so.
+    /// and gets none before that is so. It stays so.
     pub fn has_floor(&mut self, floor: Term, now: Duration) -> bool {
-        if self.held.is_some_and(|held| held.have_settled(floor)) {
+        if self.settled >= floor {
             return true;
         }
         let is_passed_over = self.lease.is_over(now);
@@ -217,6 +234,44 @@ mod tests {
         assert!(pool.has_floor(Term(2), s(11)));
         pool.connect(arrival(1, true), s(12)).unwrap();
         assert_eq!(pool.welcome(TERMS).floor, Term(2));
+    }
+
+    /// Pools that connect anew in turn do not put off the end of the grace period.
+    #[test]
+    fn a_pool_that_has_settled_a_floor_is_not_waited_for_again_when_it_connects_anew() {
+        let mut pool = pool();
+        let session = pool.connect(arrival(1, true), s(1)).unwrap();
+        pool.welcome(TERMS);
+        assert_eq!(pool.renew(session, held(2, false), s(1)), NOT_SETTLED);
+        assert!(!pool.has_floor(Term(2), s(1)), "a write of term 1 is under way");
+        assert_eq!(pool.renew(session, held(2, true), s(1)), LEASE);
+        pool.disconnect(session);
+        assert!(pool.has_floor(Term(2), s(2)));
+        let session = pool.connect(arrival(1, true), s(2)).unwrap();
+        assert!(pool.has_floor(Term(2), s(2)));
+        assert_eq!(pool.welcome(TERMS).floor, Term(2));
+        assert!(pool.has_floor(Term(2), s(2)));
+        assert_eq!(pool.renew(session, held(1, true), s(2)), NOT_SETTLED);
+        assert!(pool.has_floor(Term(2), s(2)), "it does not go back");
+        assert_eq!(pool.renew(session, held(2, true), s(2)), LEASE);
+        // Another process, or one on a copy of the directory, says wrongly that it has a lease.
+        let other = pool.connect(arrival(2, true), s(3)).unwrap();
+        assert!(pool.has_floor(Term(2), s(3)));
+        assert_eq!(pool.welcome(TERMS).floor, Term(2));
+        assert_eq!(pool.renew(other, held(1, true), s(3)), NOT_SETTLED);
+        assert!(pool.has_floor(Term(2), s(3)));
+    }
+
+    /// The head's directory was put back: its terms begin again below those that the pool has seen.
+    #[test]
+    fn a_floor_above_the_term_of_the_head_is_required_of_no_other_process() {
+        let mut pool = pool();
+        let session = pool.connect(arrival(1, true), s(1)).unwrap();
+        pool.welcome(TERMS);
+        assert_eq!(pool.renew(session, held(9, true), s(1)), LEASE);
+        assert!(pool.has_floor(Term(2), s(1)) && !pool.has_floor(Term(3), s(1)));
+        pool.connect(arrival(2, false), s(2)).unwrap();
+        assert_eq!(pool.welcome(TERMS).floor, Term(2), "it admits tickets of the head");
     }
 
     #[test]
