@@ -291,6 +291,38 @@ mod tests {
         assert_eq!(pool.renew(later, held(2, true), s(2)), Renewal::Unknown);
     }
 
+    /// Files that are fenced again and again hold up no earlier call.
+    #[test]
+    fn the_head_goes_on_after_fences_that_were_confirmed_one_after_the_other() {
+        let mut pool = pool();
+        let session = pool.connect(arrival(1, false), s(0)).unwrap();
+        pool.welcome(TERMS);
+        assert_eq!(pool.renew(session, held(2, true), s(0)), LEASE);
+        let (first, second) = ((FILE, Epoch(5)), (FileId(8), Epoch(5)));
+        pool.fence(&[first, second], s(1)).unwrap();
+        pool.confirm(&[first]);
+        pool.fence(&[(FILE, Epoch(6))], s(2)).unwrap();
+        assert!(!pool.is_fenced(&[first, second], s(2)), "the second is not confirmed");
+        pool.confirm(&[second]);
+        assert!(pool.is_fenced(&[first, second], s(2)) && !pool.is_fenced(&[(FILE, Epoch(6))], s(2)));
+        pool.fence(&[(FILE, Epoch(7))], s(3)).unwrap();
+        pool.confirm(&[(FILE, Epoch(6))]);
+        assert!(pool.is_fenced(&[(FILE, Epoch(6))], s(3)) && !pool.is_fenced(&[(FILE, Epoch(7))], s(3)));
+    }
+
+    /// Calls overtake each other.
+    #[test]
+    fn a_fence_that_comes_behind_a_later_one_of_its_file_is_waited_for() {
+        let mut pool = pool();
+        pool.fence(&[(FILE, Epoch(6))], s(1)).unwrap();
+        pool.fence(&[(FILE, Epoch(5))], s(1)).unwrap();
+        assert!(!pool.is_fenced(&[(FILE, Epoch(5))], s(1)));
+        pool.confirm(&[(FILE, Epoch(5))]);
+        assert!(pool.is_fenced(&[(FILE, Epoch(5))], s(1)) && !pool.is_fenced(&[(FILE, Epoch(6))], s(1)));
+        pool.confirm(&[(FILE, Epoch(6))]);
+        assert!(pool.is_fenced(&[(FILE, Epoch(6))], s(1)));
+    }
+
     #[test]
     fn the_head_goes_on_after_a_fence_when_it_is_confirmed_or_the_lease_is_over() {
         let mut pool = pool();

@@ -80,8 +80,18 @@ pub struct HeadLease {
     heard: Option<Duration>,
     process: Option<Process>,
     is_connected: bool,
-    /// Fences that the pool has not confirmed, and since when.
-    missed: BTreeMap<FileId, (Epoch, Duration)>,
+    /// Fences that the pool has not confirmed.
+    missed: BTreeMap<FileId, Missed>,
+}
+
+/// Unconfirmed fences of one file.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    /// Later fences of the file put off the wait for nobody: each is waited for by itself.
+    first: Epoch,
+    /// Delivered for all of them.
+    last: Epoch,
+    since: Duration,
 }
 
 impl HeadLease {
@@ -161,7 +171,7 @@ impl HeadLease {
     pub fn renew(&mut self, now: Duration) -> Option<Duration> {
         self.hear(now);
         let is_late = |since: Duration| now.saturating_sub(since) > self.rules.lease / 2;
-        let is_slow = self.missed.values().any(|(_, since)| is_late(*since));
+        let is_slow = self.missed.values().any(|missed| is_late(missed.since));
         // Fences under way keep a lease that is held from nobody: they are waited for. One that is over is not given before them.
         if is_slow || (self.is_over(now) && !self.missed.is_empty()) {
             return None;
@@ -177,8 +187,9 @@ impl HeadLease {
             return Err(Full);
         }
         for (file, epoch) in files {
-            let (kept, _) = self.missed.entry(*file).or_insert((*epoch, now));
-            *kept = (*kept).max(*epoch);
+            let new = Missed { first: *epoch, last: *epoch, since: now };
+            let missed = self.missed.entry(*file).or_insert(new);
+            (missed.first, missed.last) = (missed.first.min(*epoch), missed.last.max(*epoch));
         }
         Ok(())
     }
@@ -187,7 +198,7 @@ impl HeadLease {
     pub fn missed(&self, after: Option<FileId>, limit: usize) -> Vec<(FileId, Epoch)> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.missed.range((after, Bound::Unbounded));
-        behind.take(limit).map(|(file, (epoch, _))| (*file, *epoch)).collect()
+        behind.take(limit).map(|(file, missed)| (*file, missed.last)).collect()
     }
 
     /// Files of which a fence is yet to be delivered.
@@ -195,16 +206,19 @@ impl HeadLease {
         self.missed.len()
     }
 
-    /// It is yet to be delivered, or a later one of the file is.
+    /// The pool has confirmed neither this fence nor a later one of the file.
     pub fn misses(&self, file: FileId, epoch: Epoch) -> bool {
-        self.missed.get(&file).is_some_and(|missed| missed.0 >= epoch)
+        self.missed.get(&file).is_some_and(|missed| (missed.first..=missed.last).contains(&epoch))
     }
 
     /// The pool has these on disk.
     pub fn confirm(&mut self, files: &[(FileId, Epoch)]) {
         for (file, epoch) in files {
-            if self.missed.get(file).is_some_and(|(missed, _)| missed <= epoch) {
+            let Some(missed) = self.missed.get_mut(file) else { continue };
+            if missed.last <= *epoch {
                 self.missed.remove(file);
+            } else if missed.first <= *epoch {
+                missed.first = epoch.next();
             }
         }
     }
