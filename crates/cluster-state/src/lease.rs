@@ -324,6 +324,19 @@ mod tests {
     }
 
     #[test]
+    fn a_fence_beyond_the_bound_is_refused_as_a_whole() {
+        let mut lease = HeadLease::new(RULES, RULES.lease, s(0));
+        let fences = |files: std::ops::Range<usize>| -> Vec<_> {
+            files.map(|file| (FileId(file as u64), Epoch(1))).collect()
+        };
+        assert_eq!(lease.fence(&fences(0..MISSED_MAX), s(0)), Ok(()));
+        assert_eq!(lease.fence(&fences(MISSED_MAX - 1..MISSED_MAX + 1), s(0)), Err(Full));
+        assert_eq!(lease.missed_count(), MISSED_MAX);
+        assert_eq!(lease.fence(&[(FileId(3), Epoch(2))], s(0)), Ok(()), "one that is missed already");
+        assert!(lease.misses(FileId(3), Epoch(2)));
+    }
+
+    #[test]
     fn a_head_that_starts_anew_respects_a_lease_of_the_start_before() {
         let mut lease = HeadLease::new(RULES, RULES.lease, s(0));
         assert_eq!(lease.connect(arrival(7, true), s(1)), Ok(()));
