@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use model::Failure;
 use plan::Plan;
-use world::run;
+use world::{Line, run};
 
 /// A fault in the carrying of messages, to show that the checks find it. None is in the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +26,20 @@ pub enum Plant {
     ForgottenLease,
     /// A HELLO of a process that has ended counts as that of a new one.
     OldHello,
+    /// The head goes on without a pool whose lease is over, and does not note the floor of terms that the pool is to take.
+    UnnotedFloor,
+    /// A pool that connects anew is waited for again to say that it has settled its writes.
+    ForgottenFloor,
 }
 
-const PLANTS: [(&str, Plant); 5] = [
+const PLANTS: [(&str, Plant); 7] = [
     ("missing-fence", Plant::MissingFence),
     ("early-lease-end", Plant::EarlyLeaseEnd),
     ("late-floor", Plant::LateFloor),
     ("forgotten-lease", Plant::ForgottenLease),
     ("old-hello", Plant::OldHello),
+    ("unnoted-floor", Plant::UnnotedFloor),
+    ("forgotten-floor", Plant::ForgottenFloor),
 ];
 const LINES: usize = 40;
 
@@ -119,19 +125,22 @@ fn run_many(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// For whoever looks into a failure: the check, the steps without those that it does not need, the last events, the command.
+/// For people who look into a failure: the check, the steps without those that it does not need, the last events of the head
+/// and of the pool that the check is about, and the command.
 fn report(plan: &Plan, failure: &Failure, plant: Option<Plant>) -> String {
     let shrunk = shrink(plan, failure, plant);
     let done = run(&shrunk, plant, true);
-    let after = done.lines.len().saturating_sub(LINES);
+    let about = done.failure.as_ref().unwrap_or(failure);
+    let concerns = |line: &&Line| about.pool.is_none() || line.pool.is_none() || line.pool == about.pool;
+    let lines: Vec<String> = done.lines.iter().filter(concerns).map(Line::to_string).collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("\n  ");
+    let whose = about.pool.map(|pool| format!(" of the head and pool {pool}")).unwrap_or_default();
     let planted = PLANTS.iter().find(|(_, known)| Some(*known) == plant);
     let planted = planted.map(|(name, _)| format!(" --plant {name}")).unwrap_or_default();
-    let seed = plan.seed;
+    let (seed, left, all) = (plan.seed, shrunk.steps.len(), plan.steps.len());
     format!(
-        "FAILED {failure}\nsteps that are enough ({} of {}): {shrunk}last events:\n  {}\nrepeat: sim/run rules --seed {seed:#x} --trace{planted}\n",
-        shrunk.steps.len(),
-        plan.steps.len(),
-        done.lines[after..].join("\n  "),
+        "FAILED {failure}\nsteps that are enough ({left} of {all}): {shrunk}with these steps: {about}\n\
+         last events{whose}:\n  {last}\nrepeat: sim/run rules --seed {seed:#x} --trace{planted}\n",
     )
 }
 

@@ -1,6 +1,9 @@
 //! Histories without a failure, and with each planted fault.
 
+use std::collections::BTreeSet;
+
 use super::*;
+use plan::Step;
 
 fn first_failure(seeds: u64, plant: Option<Plant>) -> Option<(Plan, Failure)> {
     (1..=seeds).find_map(|seed| {
@@ -41,9 +44,36 @@ fn each_planted_fault_is_found_and_its_history_is_shrunk() {
 }
 
 #[test]
-fn histories_have_faults_and_writes_enough_to_tell() {
-    let plan = Plan::draw(7);
-    assert!(plan.steps.len() >= 60);
-    let events: usize = (1..=20).map(|seed| run(&Plan::draw(seed), None, false).events).sum();
-    assert!(events > 20 * 300, "{events} events in 20 histories");
+fn a_report_shows_the_events_of_the_head_and_of_the_pool_that_failed() {
+    let fails = |seed: &u64| {
+        let plan = Plan::draw(*seed);
+        let failure = run(&plan, Some(Plant::MissingFence), false).failure?;
+        (plan.pools > 2).then_some((plan, failure))
+    };
+    let (plan, failure) = (1..2_000).find_map(|seed| fails(&seed)).expect("it is found with several pools");
+    let told = report(&plan, &failure, Some(Plant::MissingFence));
+    let events = told.split("last events of the head and pool ").nth(1).expect("it names the pool");
+    let pool = events.chars().next().unwrap();
+    let of_pools: Vec<&str> = events.lines().filter(|line| line.contains(" s  pool ")).collect();
+    assert!(
+        !of_pools.is_empty() && of_pools.iter().all(|line| line.contains(&format!(" s  pool {pool}: "))),
+        "{told}"
+    );
+}
+
+#[test]
+fn plans_have_bursts_and_half_of_the_kinds_of_faults() {
+    let kinds = |plan: &Plan| {
+        let name = |step: &Step| format!("{step:?}").split('(').next().unwrap().to_owned();
+        plan.steps.iter().map(|(_, step)| name(step)).collect::<BTreeSet<_>>()
+    };
+    let plans: Vec<Plan> = (1..=200).map(Plan::draw).collect();
+    let all: BTreeSet<String> = plans.iter().flat_map(kinds).collect();
+    assert_eq!(all.len(), 19, "{all:?}");
+    assert!(plans.iter().all(|plan| kinds(plan).len() < all.len()));
+    let is_burst = |steps: &[(Duration, Step)]| steps[3].0 - steps[0].0 < Duration::from_millis(20);
+    let bursts = plans.iter().filter(|plan| plan.steps.windows(4).any(is_burst)).count();
+    assert!(bursts > 100, "{bursts} plans with a burst");
+    let events: usize = plans.iter().map(|plan| run(plan, None, false).events).sum();
+    assert!(events > 200 * 300, "{events} events in 200 histories");
 }

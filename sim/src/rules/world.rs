@@ -1,26 +1,27 @@
 //! One head, its pools and its clients, over a network, in true time. The rules are the product's; what carries them between
 //! hosts is simulated.
 
+mod checks;
 mod head;
 mod network;
 mod pool;
+mod queue;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use api::Term;
-use cluster_state::{HeldTerms, Renewal, Standing, Terms};
+use cluster_state::{HeldTerms, Renewal, Terms};
 use types::{Epoch, FileId};
 
 use super::Plant;
-use super::model::{Check, Failure, Model};
+use super::model::{Failure, Model, Ticket};
 use super::plan::{CLIENTS, FAULTS_END, FILES, Plan, Step};
 use crate::dice::{TraceHasher, draw_of};
 use head::{Head, HeadDisk};
 use network::Network;
 use pool::PoolHost;
+use queue::Queue;
 
 /// After the last fault everything is well again within that time.
 const RECOVERY: Duration = Duration::from_secs(45);
@@ -28,14 +29,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const TICKETS_MAX: usize = 8;
 
 type Fences = Vec<(FileId, Epoch)>;
-
-/// A right to write, as a client has it.
-#[derive(Clone, Copy, Debug, Hash)]
-pub struct Ticket {
-    file: FileId,
-    epoch: Epoch,
-    term: Term,
-}
 
 #[derive(Clone, Debug, Hash)]
 enum Message {
@@ -78,10 +71,8 @@ enum AtPool {
     Renew {
         connection: u64,
     },
-    /// There is no answer to the request of this number.
-    Late {
-        request: u64,
-    },
+    /// The request of now may be without an answer for too long.
+    LookForAnswer,
     Message {
         connection: u64,
         message: Message,
@@ -90,23 +81,40 @@ enum AtPool {
         connection: u64,
     },
     Arrived(Ticket),
-    /// It has waited for a lease for too long, or its bytes are written.
+    /// It has waited for a lease for too long.
+    GiveUpWrite(u64),
     EndWrite(u64),
     EndFence {
         connection: u64,
         fences: Fences,
     },
+    /// Of a process that has said that it stops.
+    Exit,
+}
+
+impl Event {
+    fn is_of_fences(&self) -> bool {
+        let message = match self {
+            Event::AtPool { what: AtPool::Message { message, .. }, .. } | Event::ToHead { message, .. } => {
+                message
+            }
+            _ => return false,
+        };
+        matches!(message, Message::Fence(_) | Message::Confirm(_))
+    }
 }
 
 pub struct World<'a> {
     plan: &'a Plan,
     plant: Option<Plant>,
     now: Duration,
-    queue: BinaryHeap<Reverse<(Duration, u64, usize)>>,
-    events: Vec<Option<Event>>,
+    /// Of the plan, that are done.
+    steps: usize,
+    queue: Queue<Event>,
+    events: usize,
     draws: u64,
     hash: TraceHasher,
-    lines: Option<Vec<String>>,
+    lines: Option<Vec<Line>>,
     model: Model,
     disk: HeadDisk,
     head: Option<Head>,
@@ -115,12 +123,30 @@ pub struct World<'a> {
     tickets: [Vec<Ticket>; CLIENTS],
 }
 
+/// Something that happened.
+pub struct Line {
+    at: Duration,
+    /// `None`: at the head, or to all.
+    pub pool: Option<usize>,
+    text: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>10.6} s  ", self.at.as_secs_f64())?;
+        match self.pool {
+            Some(pool) => write!(f, "pool {pool}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
 /// How a run ended.
 pub struct Run {
     pub failure: Option<Failure>,
     pub hash: u64,
     pub events: usize,
-    pub lines: Vec<String>,
+    pub lines: Vec<Line>,
 }
 
 pub fn run(plan: &Plan, plant: Option<Plant>, is_traced: bool) -> Run {
@@ -128,8 +154,9 @@ pub fn run(plan: &Plan, plant: Option<Plant>, is_traced: bool) -> Run {
         plan,
         plant,
         now: Duration::ZERO,
-        queue: BinaryHeap::new(),
-        events: Vec::new(),
+        steps: 0,
+        queue: Queue::new(),
+        events: 0,
         draws: 0,
         hash: TraceHasher::default(),
         lines: is_traced.then(Vec::new),
@@ -141,17 +168,7 @@ pub fn run(plan: &Plan, plant: Option<Plant>, is_traced: bool) -> Run {
         tickets: Default::default(),
     };
     let failure = world.live().err();
-    Run {
-        failure,
-        hash: world.hash.finish(),
-        events: world.events.len(),
-        lines: world.lines.unwrap_or_default(),
-    }
-}
-
-/// The pool on which a file lies.
-fn pool_of(file: FileId, pools: usize) -> usize {
-    file.0 as usize % pools
+    Run { failure, hash: world.hash.finish(), events: world.events, lines: world.lines.unwrap_or_default() }
 }
 
 impl World<'_> {
@@ -160,33 +177,42 @@ impl World<'_> {
         for pool in 0..self.pools.len() {
             self.start_pool(pool);
         }
-        for (number, (at, _)) in self.plan.steps.iter().enumerate() {
-            self.schedule(*at, Event::Step(number));
-        }
-        self.schedule(LOOK, Event::Look);
+        self.queue.schedule(LOOK, Event::Look);
         let mut is_healing = false;
-        while let Some(Reverse((at, _, index))) = self.queue.pop() {
+        while let Some((at, event)) = self.next() {
             if at > FAULTS_END && !is_healing {
                 is_healing = true;
                 self.now = FAULTS_END;
                 self.heal_all();
             }
-            if at > FAULTS_END + RECOVERY {
-                return self.has_recovered();
-            }
             self.now = self.now.max(at);
-            let Some(event) = self.events[index].take() else { continue };
+            let is_look = matches!(event, Event::Look);
             self.note(&event);
             self.take(event)?;
-            self.go_on()?;
+            self.go_on(is_look)?;
+            if is_look && is_healing {
+                match self.has_recovered() {
+                    Ok(()) => return Ok(()),
+                    Err(failure) if self.now > FAULTS_END + RECOVERY => return Err(failure),
+                    Err(_) => {}
+                }
+            }
         }
         Ok(())
     }
 
+    fn next(&mut self) -> Option<(Duration, Event)> {
+        if let Some((at, _)) = self.plan.steps.get(self.steps)
+            && self.queue.next_at().is_none_or(|next| *at <= next)
+        {
+            self.steps += 1;
+            return Some((*at, Event::Step(self.steps - 1)));
+        }
+        self.queue.pop()
+    }
+
     fn schedule(&mut self, at: Duration, event: Event) {
-        let index = self.events.len();
-        self.events.push(Some(event));
-        self.queue.push(Reverse((at, index as u64, index)));
+        self.queue.schedule(at, event);
     }
 
     fn at_pool(&mut self, after: Duration, pool: usize, what: AtPool) {
@@ -194,31 +220,61 @@ impl World<'_> {
         self.schedule(self.now + after, Event::AtPool { pool, starts, what });
     }
 
+    /// The pool on which a file lies.
+    fn pool_of(&self, file: FileId) -> usize {
+        file.0 as usize % self.pools.len()
+    }
+
+    fn files_of(&self, pool: usize) -> impl Iterator<Item = FileId> + use<> {
+        (pool as u64..FILES as u64).step_by(self.pools.len()).map(FileId)
+    }
+
     /// Up to `max`, mostly short.
     fn some_time(&mut self, max: Duration) -> Duration {
-        self.draws += 1;
-        let draw = draw_of(self.plan.seed, self.draws);
+        let draw = self.draw();
         let max = max.as_micros() as u64;
         let part = if draw.is_multiple_of(8) { max } else { max / 64 };
         Duration::from_micros((draw >> 8) % part.max(1))
     }
 
+    /// Up to `max`.
+    fn any_time(&mut self, max: Duration) -> Duration {
+        Duration::from_micros(self.draw() % max.as_micros() as u64)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.draws += 1;
+        draw_of(self.plan.seed, self.draws)
+    }
+
     fn note(&mut self, event: &Event) {
+        self.events += 1;
         (self.now, event).hash(&mut self.hash);
-        if self.lines.is_some() {
-            let text = match event {
-                Event::Step(number) => format!("{:?}", self.plan.steps[*number].1),
-                Event::Look => return,
-                event => format!("{event:?}"),
-            };
-            self.say(text);
+        if self.lines.is_none() {
+            return;
+        }
+        match event {
+            Event::Step(number) => {
+                let step = self.plan.steps[*number].1;
+                self.say(step.pool(), || format!("{step:?}"));
+            }
+            Event::Look => {}
+            Event::AtPool { pool, starts, what } => {
+                self.say(Some(*pool), || format!("process {starts}: {what:?}"));
+            }
+            Event::ToHead { pool, connection, message } => {
+                self.say(Some(*pool), || format!("the head gets over connection {connection}: {message:?}"));
+            }
+            Event::HeadLoses { pool, connection } => {
+                self.say(Some(*pool), || format!("the head loses connection {connection}"));
+            }
         }
     }
 
-    fn say(&mut self, text: String) {
-        let now = self.now.as_secs_f64();
+    fn say(&mut self, pool: Option<usize>, text: impl FnOnce() -> String) {
+        let at = self.now;
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{now:>10.6} s  {text}"));
+            lines.push(Line { at, pool, text: text() });
         }
     }
 
@@ -243,7 +299,8 @@ impl World<'_> {
         match step {
             Step::AskTicket(client, file) => self.ask_ticket(client, FileId(file)),
             Step::Write(client, draw) => self.send_write(client, draw),
-            Step::Fence(file) => self.fence(FileId(file)),
+            Step::Fence(file) => self.fence(&[FileId(file)]),
+            Step::FenceAll(pool) => self.fence(&self.files_of(pool).collect::<Vec<_>>()),
             Step::RestartHead(lease_s) => {
                 self.kill_head();
                 self.start_head(lease_s);
@@ -254,11 +311,19 @@ impl World<'_> {
             Step::StartPool(pool) => self.start_pool(pool),
             Step::StopPool(pool) => self.stop_pool(pool),
             Step::Pause(pool, time) => self.pools[pool].pause(self.now + time),
+            Step::Stall(pool, time) => self.pools[pool].stall(self.now + time),
+            Step::Slow(pool, time) => self.network.slow(pool, self.now + time),
             Step::CutToHead(pool) => self.network.cut(pool, true),
             Step::CutToPool(pool) => self.network.cut(pool, false),
             Step::Heal(pool) => self.heal(pool),
             Step::Reset(pool) => self.reset(pool),
-            Step::DialCopy(pool) => return self.dial_copy(pool),
+            Step::LoseData(pool) => self.lose_data(pool),
+            Step::DialCopy(pool, copied) => return self.dial_copy(pool, copied),
+        }
+        if let Some(pool) = step.pool()
+            && !matches!(step, Step::FenceAll(_) | Step::DialCopy(..))
+        {
+            self.pools[pool].disturb(self.now);
         }
         Ok(())
     }
@@ -280,58 +345,18 @@ impl World<'_> {
             return;
         }
         let ticket = tickets[(draw % tickets.len() as u64) as usize];
-        let pool = pool_of(ticket.file, self.pools.len());
+        let pool = self.pool_of(ticket.file);
         let after = self.some_time(Duration::from_secs(8));
         self.at_pool(after, pool, AtPool::Arrived(ticket));
     }
 
     fn heal_all(&mut self) {
-        self.say("no more faults from here on".to_owned());
-        let lease_s = self.plan.lease_s;
-        self.start_head(lease_s);
+        self.say(None, || "no more faults from here on".to_owned());
+        self.start_head(self.plan.lease_s);
         for pool in 0..self.pools.len() {
-            self.pools[pool].pause(self.now);
             self.heal(pool);
             self.start_pool(pool);
         }
-    }
-
-    fn has_recovered(&self) -> Result<(), Failure> {
-        let failed = |what| Err(Failure { check: Check::Wait, what });
-        let Some(head) = &self.head else { return failed("the head is down".to_owned()) };
-        let now = self.head_now();
-        for pool in 0..self.pools.len() {
-            let at_head = head.pool(pool);
-            if at_head.standing(now) != Standing::Ready {
-                return failed(format!("pool {pool} is {:?}", at_head.standing(now)));
-            }
-            if at_head.lease().missed_count() > 0 {
-                return failed(format!("pool {pool} misses {} fences", at_head.lease().missed_count()));
-            }
-        }
-        match head.waits_for() {
-            Some(what) => failed(what),
-            None => Ok(()),
-        }
-    }
-
-    /// Looks at all that must be so at any time.
-    fn go_on(&mut self) -> Result<(), Failure> {
-        self.head_goes_on();
-        let Some(head) = &self.head else { return Ok(()) };
-        let now = self.head_now();
-        for (number, pool) in self.pools.iter().enumerate() {
-            let lease = head.pool(number).lease();
-            if lease.missed_count() > FILES as usize {
-                let what = format!("{} fences of {FILES} files are kept", lease.missed_count());
-                return Err(Failure { check: Check::Bound, what });
-            }
-            if self.is_over(lease, now) && pool.holds_lease(self.pool_now(number)) {
-                let what = format!("the head takes the lease of pool {number} for over, and it holds one");
-                return Err(Failure { check: Check::Lease, what });
-            }
-        }
-        Ok(())
     }
 
     fn head_now(&self) -> Duration {
@@ -345,5 +370,5 @@ impl World<'_> {
 
 /// A clock's monotonic time. It began an hour ago.
 fn local(now: Duration, rate: u64) -> Duration {
-    Duration::from_micros(3_600_000_000 + (u128::from(rate) * now.as_micros() / 1_000_000) as u64)
+    Duration::from_micros(3_600_000_000 + rate * (now.as_micros() as u64) / 1_000_000)
 }
