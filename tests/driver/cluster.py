@@ -363,6 +363,8 @@ def keys_are_rotated_under_a_writer_and_a_host_is_shut_out_and_readmitted(place)
         check(expect(200, head, "GET", path).body == content(writer.file), path)
     for path in writer.written:
         expect(204, head, "DELETE", path)
+    replicas = lambda: [p["replicas"] for p in head.ask("status")["pools"]]
+    within(2 * WAIT_S, lambda: not any(replicas()), lambda: "replicas of removed files: %s" % replicas())
     hosts[0].stop_well()
     head.becomes(names[0], "out")
     removed = head.ask("pool", "remove", names[0])

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
 use cluster::trust::{Fingerprint, Member};
-use cluster::{Certified, KeyRegistry};
+use cluster::{Certified, KeyRegistry, Standing};
 use tokio::time::timeout;
 use types::PoolId;
 use types::display::Seconds;
@@ -93,10 +93,14 @@ impl ClusterHead {
         }
     }
 
-    /// Whether a pool that answers is about to take the new keys.
+    /// Whether a pool is about to take the new keys, or the overlap is about to end. Between two connections a pool is suspect.
     pub fn awaits_pools(&self) -> bool {
+        if !self.trusted.read().keys.has_former {
+            return false;
+        }
         let seats = self.seats.read();
-        seats.values().any(|placed| placed.standing == KeyStanding::Former && placed.seat.pool.is_heard())
+        let mut lagging = seats.values().filter(|placed| placed.standing == KeyStanding::Former).peekable();
+        lagging.peek().is_none() || lagging.any(|placed| placed.seat.pool.standing() != Standing::Out)
     }
 
     /// No key of the pool's host is accepted from now on, and its connections end. The lease of the pool goes on until it is
