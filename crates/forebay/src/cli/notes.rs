@@ -83,15 +83,15 @@ Examples:
   forebay cluster rotate-keys --end-overlap";
 
 pub const CLUSTER_SHUT_OUT: &str = "\
-The instance must be running. Clients can still write at the pool until its lease is over, and read there as long as they
-reach its NFS port. The keys of pool tickets are renewed as well. To let the host in again: forebay cluster readmit.
+The instance must be running. Clients can still write at the pool until its lease is over, and read there as long as
+they reach its NFS port. The keys of pool tickets are renewed as well. To let it in again: forebay cluster readmit.
 
 Examples:
   forebay cluster shut-out pool-2 --data /srv/forebay";
 
 pub const CLUSTER_READMIT: &str = "\
-The instance must be running. Run the command that this prints on the host, with the data directory of the pool. The host
-makes a new key; its former ones are of no use from then on.
+The instance must be running. Run the command that this prints on the host, with the data directory of the pool. The
+host makes a new key; its former ones are of no use from then on.
 
 Examples:
   forebay cluster readmit pool-2 --data /srv/forebay";
