@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use api::{ClientReport, Grant, Pool, PoolList, PoolManager, PoolStatus, Purpose, SelectError, Selection};
+use api::{
+    ClientReport, Face, Grant, Pool, PoolList, PoolManager, PoolStatus, Purpose, SelectError, Selection,
+};
 use types::PoolId;
 
 /// New files go to the first pool with room, and clients to the first location.
@@ -63,6 +65,10 @@ impl PoolManager for MemoryPools {
 
     fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr> {
         self.list.address(pool, door)
+    }
+
+    fn face(&self, pool: PoolId, door: &str) -> Option<Face> {
+        self.list.face(pool, door)
     }
 
     fn is_closed(&self, pool: PoolId) -> bool {

@@ -17,7 +17,7 @@ HOOKS = {"hosts": "python3 -B %s {forebay} {data} {scratch} $*" % os.path.join(o
 
 def host_command(number):
     """A host joins by the token that `pool_hosts.py` left in a file, if there is one."""
-    return ("{forebay} pool up --data {scratch}/pool-%d --listen 10.77.0.%d $(cat {scratch}/join.%d 2>/dev/null)"
+    return ("{forebay} pool up --data {scratch}/pool-%d --listen 10.77.0.%d --no-http $(cat {scratch}/join.%d 2>/dev/null)"
             " >>{scratch}/host.%d.log 2>&1" % (number, 20 + number, number, number))
 
 
@@ -32,13 +32,14 @@ def logs_are_clean(run):
 
 
 class PoolHost(Up):
-    """`forebay pool up` on a free port of loopback, stopped when the scenario is over."""
+    """`forebay pool up` on a free port of loopback, stopped when the scenario is over. With `http`, a port, it serves HTTP there."""
 
-    def __init__(self, place, *extra, data=None):
-        self.place, self.data = place, data or place.path("host.%d" % place.free_port())
+    def __init__(self, place, *extra, data=None, http=None):
+        self.place, self.data, self.http = place, data or place.path("host.%d" % place.free_port()), http
         self.port = place.free_port()
         self.log = place.path("log.%d" % len(os.listdir(place.dir)))
         argv = [place.binary, "pool", "up", "--data", self.data, "--listen", "127.0.0.1", "--pool-port", str(self.port)]
+        argv += ["--http-port", str(http)] if http else ["--no-http"]
         with open(self.log, "w") as f:
             self.process = subprocess.Popen(argv + list(extra), stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, cwd=place.dir)
         place.undo.append(self.end)

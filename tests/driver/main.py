@@ -2,7 +2,7 @@
 import argparse, os, shutil, subprocess, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from . import cluster, commands, documents, failing_disks, hostile_crowds, http_clients, http_grid, http_hostile, http_python, loopback, power_cuts
+from . import cluster, cluster_http, commands, documents, failing_disks, hostile_crowds, http_clients, http_grid, http_hostile, http_python, loopback, power_cuts
 from .groups import GROUPS
 from .guests import TESTS, run_group
 from .report import Report
@@ -13,7 +13,7 @@ LOOPBACK = [("command_line", commands, False), ("http_clients", http_clients, Tr
             ("http_hostile", http_hostile, True), ("http_python", http_python, True),
             ("http_grid", http_grid, True), ("power_cuts", power_cuts, True),
             ("failing_disks", failing_disks, True), ("hostile_crowds", hostile_crowds, True), ("documents", documents, False),
-            ("cluster_joins", cluster, True)]
+            ("cluster_joins", cluster, True), ("cluster_http", cluster_http, True)]
 ALONE = ("command_line", "http_hostile")      # of these: they assert how soon something ends
 
 

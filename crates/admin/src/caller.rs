@@ -5,6 +5,7 @@ use http::StatusCode;
 use http_server::{Held, Request};
 use http_wire::credential::{self, Given};
 use http_wire::target::Query;
+use types::Network;
 
 use crate::refusal::Refusal;
 use crate::service::Admin;
@@ -26,16 +27,14 @@ impl Admin {
         };
         Ok(self.services.authenticator.authenticate(credential, &origin(request)).await?)
     }
+}
 
-    /// Whether the request comes from this host or from a network where metrics are collected. A request that a proxy
-    /// on this host forwards comes from elsewhere.
-    pub(crate) fn is_trusted_address(&self, request: &Request) -> bool {
-        let address = request.peer.address.ip().to_canonical();
-        let is_direct = !OF_PROXIES.iter().any(|name| request.headers.contains_key(*name));
-        is_direct
-            && (address.is_loopback()
-                || self.config.metrics_networks.iter().any(|network| network.contains(address)))
-    }
+/// Whether the request comes from this host or from a network where metrics are collected. A request that a proxy on this
+/// host forwards comes from elsewhere.
+pub(crate) fn is_trusted_address(request: &Request, metrics_networks: &[Network]) -> bool {
+    let address = request.peer.address.ip().to_canonical();
+    let is_direct = !OF_PROXIES.iter().any(|name| request.headers.contains_key(*name));
+    is_direct && (address.is_loopback() || metrics_networks.iter().any(|network| network.contains(address)))
 }
 
 /// The caller, if it has a name and its credential is not bound to a path.

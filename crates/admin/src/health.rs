@@ -11,13 +11,13 @@ use http_wire::content;
 use serde_json::{Value, json};
 
 use crate::answer;
-use crate::caller::user;
+use crate::caller::{is_trusted_address, user};
 use crate::instance::{Problem, Snapshot};
 use crate::refusal::Refusal;
 use crate::service::Admin;
 
 /// An instance that does not report its problems within this time is unhealthy.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Admin {
     pub(crate) async fn health(&self, request: &Request) -> Result<Response, Refusal> {
@@ -25,7 +25,7 @@ impl Admin {
         if problems.is_empty() {
             return Ok(report(request, &problems, false));
         }
-        if self.is_trusted_address(request) {
+        if is_trusted_address(request, &self.config.metrics_networks) {
             return Ok(report(request, &problems, true));
         }
         // A caller that is not known, or has no right to the details, gets the kinds.
@@ -37,13 +37,8 @@ impl Admin {
 
     /// If the instance does not answer in time, that is the problem.
     pub(crate) async fn problems(&self) -> Vec<Problem> {
-        tokio::time::timeout(PATIENCE, self.services.instance.problems()).await.unwrap_or_else(|_| {
-            vec![Problem {
-                kind: "no-answer",
-                what: format!("the instance does not say in {} s how it is", PATIENCE.as_secs()),
-                advice: "look at the log, and at the load of processors and disks".to_owned(),
-            }]
-        })
+        let problems = tokio::time::timeout(PATIENCE, self.services.instance.problems()).await;
+        problems.unwrap_or_else(|_| vec![no_answer()])
     }
 
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
@@ -54,11 +49,19 @@ impl Admin {
     }
 }
 
+pub(crate) fn no_answer() -> Problem {
+    Problem {
+        kind: "no-answer",
+        what: format!("the instance does not say in {} s how it is", PATIENCE.as_secs()),
+        advice: "look at the log, and at the load of processors and disks".to_owned(),
+    }
+}
+
 pub(crate) fn live() -> Response {
     Response::text(StatusCode::OK, "alive")
 }
 
-fn report(request: &Request, problems: &[Problem], is_shown: bool) -> Response {
+pub(crate) fn report(request: &Request, problems: &[Problem], is_shown: bool) -> Response {
     let status = if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     if wants_text(&request.headers) {
         return Response::text(status, text(problems, is_shown));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use api::{Activity, Caller, Role};
 
 use crate::answer;
-use crate::caller::{memory, query, user};
+use crate::caller::{is_trusted_address, memory, query, user};
 use crate::health;
 use crate::instance::{Snapshot, find_paths};
 use crate::refusal::Refusal;
@@ -109,7 +109,7 @@ impl Admin {
         let snapshot = self.snapshot().await?;
         let problems = self.problems().await;
         let is_user = caller.role != Role::Anonymous && caller.may(Activity::List, &[]);
-        let is_shown = is_user || self.is_trusted_address(request);
+        let is_shown = is_user || is_trusted_address(request, &self.config.metrics_networks);
         let offline = snapshot.pools.iter().filter(|pool| pool.offline.is_some()).count();
         Ok(ok(&json!({
             "version": snapshot.version,

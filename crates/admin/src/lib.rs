@@ -16,6 +16,7 @@ mod config;
 #[cfg(test)]
 mod fixture;
 mod health;
+mod host;
 pub mod instance;
 mod json_api;
 pub mod log;
@@ -26,5 +27,6 @@ mod router;
 mod service;
 
 pub use config::{AdminConfig, AdminServices};
+pub use host::{HostAdmin, HostInstance, HostSnapshot};
 pub use instance::Instance;
 pub use service::{Admin, RESERVED, owns};

@@ -26,6 +26,7 @@ use thiserror::Error;
 
 pub use series::{Kind, SERIES, Series};
 
+use crate::host::HostSnapshot;
 use crate::instance::{Problem, ProcessView, Snapshot};
 
 /// How long operations took, by door and operation.
@@ -136,6 +137,23 @@ impl Recorder {
         without_former_pools(&self.handle.render(), snapshot)
             + &io_times::text(&snapshot.io_times)
             + &io_cpu::text(snapshot)
+            + &process::text(process)
+    }
+
+    /// Of a host with a pool alone.
+    pub(crate) fn render_host(
+        &self,
+        host: &HostSnapshot,
+        problems: &[Problem],
+        process: &ProcessView,
+    ) -> String {
+        with_local_recorder(&self.recorder, || {
+            snapshot::record_host(host);
+            self.record_problems(problems);
+        });
+        self.handle.render()
+            + &io_times::text(&host.pool.io_times)
+            + &io_cpu::text(&host.pool)
             + &process::text(process)
     }
 

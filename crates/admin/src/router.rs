@@ -4,7 +4,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Method, StatusCode, header};
 use http_server::{Request, Response, ResponseBody};
 
-use crate::caller::user;
+use crate::caller::{is_trusted_address, user};
 use crate::refusal::Refusal;
 use crate::service::Admin;
 use crate::{health, metrics};
@@ -53,7 +53,7 @@ impl Admin {
     }
 
     async fn metrics(&self, request: &Request) -> Result<Response, Refusal> {
-        if self.is_trusted_address(request) {
+        if is_trusted_address(request, &self.config.metrics_networks) {
             return self.rendered().await;
         }
         let caller = self.caller(request).await?;
@@ -73,7 +73,7 @@ impl Admin {
     }
 }
 
-fn finish(mut response: Response, is_head: bool) -> Response {
+pub(crate) fn finish(mut response: Response, is_head: bool) -> Response {
     for (name, value) in PROTECTION {
         response.headers.entry(name).or_insert(value);
     }

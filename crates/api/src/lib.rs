@@ -57,7 +57,7 @@ pub use paths::Paths;
 pub use pool::{
     ANSWER_TIME, BATCH_LEN_MAX, OpenReplica, Pool, PoolStatus, ReplicaFacts, Synced, WriteThrough,
 };
-pub use pool_list::{PoolList, PoolListError};
+pub use pool_list::{Face, FaceElsewhere, PoolList, PoolListError};
 pub use pool_manager::{
     ClientReport, Grant, Outcome, PoolManager, Purpose, Selection, TransferReport, Transfers,
 };

@@ -8,13 +8,39 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
-use types::PoolId;
+use types::{Network, PoolId};
 
 use crate::{Pool, PoolStatus};
 
 /// In the order in which the pools were added.
 #[derive(Default)]
 pub struct PoolList(RwLock<Arc<State>>);
+
+/// How clients reach the data face of a door at a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Face {
+    /// An unspecified address (0.0.0.0) stands for the one that the client used to reach the head.
+    pub address: SocketAddr,
+    /// `None`: the face is in this process, and takes the same clients as the head.
+    pub elsewhere: Option<FaceElsewhere>,
+}
+
+/// The face of a pool on another host, as that host has told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaceElsewhere {
+    /// In place of the address, as its certificate names it.
+    pub name: Option<String>,
+    /// It takes encrypted connections.
+    pub is_encrypted: bool,
+    /// Clients of these may come without encryption.
+    pub plain_networks: Vec<Network>,
+}
+
+impl Face {
+    pub fn here(address: SocketAddr) -> Face {
+        Face { address, elsewhere: None }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PoolListError {
@@ -35,7 +61,7 @@ struct State {
 struct Entry {
     pool: Arc<dyn Pool>,
     /// By the names of doors.
-    addresses: BTreeMap<String, SocketAddr>,
+    faces: BTreeMap<String, Face>,
     is_disabled: bool,
 }
 
@@ -54,7 +80,7 @@ impl PoolList {
                 return Err(PoolListError::Repeated(id));
             }
             state.removed.remove(&id);
-            state.entries.push(Entry { pool, addresses: BTreeMap::new(), is_disabled: false });
+            state.entries.push(Entry { pool, faces: BTreeMap::new(), is_disabled: false });
             Ok(())
         })
     }
@@ -80,16 +106,29 @@ impl PoolList {
     /// Where the data face of a door listens. An unspecified address (0.0.0.0) stands for the one that the client used to
     /// reach the head.
     pub fn set_address(&self, pool: PoolId, door: &str, address: SocketAddr) -> Result<(), PoolListError> {
+        self.set_face(pool, door, Some(Face::here(address)))
+    }
+
+    /// As `set_address`, with all that is known of the face. `None`: the pool has none for this door any more.
+    pub fn set_face(&self, pool: PoolId, door: &str, face: Option<Face>) -> Result<(), PoolListError> {
         self.change(|state| {
-            state.entry(pool)?.addresses.insert(door.to_owned(), address);
+            let faces = &mut state.entry(pool)?.faces;
+            match face {
+                Some(face) => _ = faces.insert(door.to_owned(), face),
+                None => _ = faces.remove(door),
+            }
             Ok(())
         })
     }
 
     pub fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr> {
+        self.face(pool, door).map(|face| face.address)
+    }
+
+    pub fn face(&self, pool: PoolId, door: &str) -> Option<Face> {
         let state = self.now();
         let entry = state.entries.iter().find(|entry| entry.pool.id() == pool)?;
-        entry.addresses.get(door).copied()
+        entry.faces.get(door).cloned()
     }
 
     /// `None`: it is not listed, or disabled.

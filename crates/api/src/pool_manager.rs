@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use types::{Attributes, Epoch, FileId, Name, PoolId};
 
-use crate::{Birth, Pool, PoolStatus, Presence, SelectError, Ticket, TicketMode};
+use crate::{Birth, Face, Pool, PoolStatus, Presence, SelectError, Ticket, TicketMode};
 
 pub trait PoolManager: Send + Sync {
     /// Chooses among `Selection::locations`, or among all pools for a new file.
@@ -21,6 +21,11 @@ pub trait PoolManager: Send + Sync {
     /// change. An unspecified address stands for the one that the client used to reach the head. `None`: no client of that door
     /// can be sent there.
     fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr>;
+
+    /// As `address`, with all that is known of the face.
+    fn face(&self, pool: PoolId, door: &str) -> Option<Face> {
+        self.address(pool, door).map(Face::here)
+    }
 
     /// Whether no client is to be sent to the pool: it is drained, or offline. Its files go through the head, as far as
     /// it can reach the pool.

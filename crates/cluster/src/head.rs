@@ -22,6 +22,9 @@ use tokio_rustls::TlsAcceptor;
 use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
+use crate::face::{
+    ABSENCE_MAX, Added, DataFaces, FaceDesk, HeadHttp, Holds, HttpFace, ToldFace, procedure as face_procedure,
+};
 use crate::remote::RemotePool;
 use crate::rotation::{CERTIFY, Certified, Certify, KeyRegistry};
 use crate::rpc::{Answerer, Connection, RECORD_BYTES_MAX, Refused, prepare};
@@ -53,6 +56,10 @@ pub struct Seat {
     is_leaving: AtomicBool,
     /// Its connections look again whether their keys are known.
     keys_changed: watch::Sender<()>,
+    /// Of its HTTP data face.
+    desk: Arc<FaceDesk>,
+    /// The session that began last. Leaf lock.
+    latest: Mutex<Option<SessionId>>,
 }
 
 /// A pool host as it describes itself.
@@ -63,12 +70,21 @@ pub struct Told {
     /// Where the connection comes from.
     pub from: SocketAddr,
     pub held: Option<Held>,
+    /// Its HTTP data face, if clients may be sent there.
+    pub http: Option<HttpFace>,
 }
 
 impl Seat {
     pub fn new(pool: Arc<RemotePool>) -> Arc<Seat> {
         let (told, is_leaving) = (Mutex::new(None), AtomicBool::new(false));
-        Arc::new(Seat { pool, told, is_leaving, keys_changed: watch::Sender::new(()) })
+        Arc::new(Seat {
+            pool,
+            told,
+            is_leaving,
+            keys_changed: watch::Sender::new(()),
+            desk: Arc::default(),
+            latest: Mutex::new(None),
+        })
     }
 
     /// A key of the pool is not known to the registry any more: connections that were opened with it end now.
@@ -113,8 +129,18 @@ pub trait Registry: KeyRegistry {
     /// `None`: it is no member, or no more.
     fn seat(&self, pool: PoolId, key: Fingerprint) -> Option<Arc<Seat>>;
 
-    /// The pool is connected, and clients reach it there.
-    fn arrived(&self, pool: PoolId, address: SocketAddr);
+    /// The pool is connected, and clients reach it there: its NFS, and its HTTP at the same address if it has a data face.
+    fn arrived(&self, pool: PoolId, address: SocketAddr, http: Option<&HttpFace>);
+
+    /// Answers data faces. `None`: this head has no HTTP.
+    fn data_faces(&self) -> Option<Arc<dyn DataFaces>> {
+        None
+    }
+
+    /// Where clients reach HTTP of this head.
+    fn http(&self) -> Option<HeadHttp> {
+        None
+    }
 
     /// The newest keys of the pool, and those before if they are still accepted.
     fn keys(&self, pool: PoolId) -> Keys;
@@ -255,6 +281,7 @@ impl Guest {
             renewed: Mutex::new(None),
             session: Mutex::new(None),
             is_ending: AtomicBool::new(false),
+            holds: Holds::default(),
         });
         let served = Connection::start_for(stream, Arc::clone(&session) as _, record_bytes_max);
         tell.send_replace(Some(Arc::clone(&served)));
@@ -272,6 +299,9 @@ impl Guest {
         served.close();
         tell.send_replace(None);
         session.end(&served);
+        // Its place is free for the pool to come again.
+        drop(_place);
+        session.give_up_uploads(&mut stop).await;
     }
 }
 
@@ -292,6 +322,8 @@ struct Session {
     session: Mutex<Option<SessionId>>,
     /// The pool has said that it stops, or this head does.
     is_ending: AtomicBool,
+    /// Of the data face, since the pool said hello.
+    holds: Holds,
 }
 
 #[async_trait]
@@ -328,12 +360,41 @@ impl Answerer for Session {
                 }
                 told(&())
             }
+            (_, Some((pool, seat))) if face_procedure::ALL.contains(&procedure) => {
+                self.answer_face(pool, &seat, procedure, &mut arguments).await
+            }
             _ => Err(Refused::NoProcedure),
         }
     }
 }
 
 impl Session {
+    /// Over the control connection, on which the pool has said hello.
+    async fn answer_face(
+        &self,
+        pool: PoolId,
+        seat: &Seat,
+        procedure: u32,
+        arguments: &mut Decoder,
+    ) -> Result<Encoder, Refused> {
+        let (Some(_), Some(faces)) = (self.session(), self.registry.data_faces()) else {
+            return Err(Refused::NoProcedure);
+        };
+        seat.desk.answer((pool, &faces), &self.holds, procedure, arguments).await
+    }
+
+    /// Returns when the pool has come again, or has been away for so long that its uploads are given up.
+    async fn give_up_uploads(&self, stop: &mut watch::Receiver<bool>) {
+        let (Some(session), Some((pool, seat))) = (self.session(), self.seat()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep(ABSENCE_MAX) => {}
+            _ = stop.wait_for(|stopped| *stopped) => return,
+        }
+        if *seat.latest.lock() == Some(session) {
+            seat.desk.leave(pool, self.registry.data_faces().as_ref());
+        }
+    }
+
     /// Returns when the pool has been silent on its control connection for as long as its lease lasts: calls to it end then.
     async fn silence(&self) {
         let lease = self.registry.lease();
@@ -411,7 +472,8 @@ impl Session {
         }
         let connection = self.connection().await.ok_or("the connection is lost")?;
         let address = data_address(&hello, self.from)?;
-        let Hello { process, has_lease, host, program, clone_granularity, status, .. } = hello;
+        let Hello { process, has_lease, host, program, clone_granularity, status, http, .. } = hello;
+        let http = http.0.map(ToldFace::into_face).transpose()?;
         let greeting = Greeting { clone_granularity, status: status.into_status(pool) };
         // A process of before, which answered removals, has ended, or these are remembered by this one.
         let newest_file = self.registry.newest_file();
@@ -420,12 +482,14 @@ impl Session {
         let session =
             seat.pool.connect(arrival, connection, greeting).map_err(|refusal| refusal.to_string())?;
         *self.session.lock() = Some(session);
+        *seat.latest.lock() = Some(session);
+        seat.desk.greet(pool, process.process(), self.registry.data_faces().as_ref());
         if let Some((_, key)) = self.member {
             self.registry.used(pool, key).await;
         }
         seat.is_leaving.store(false, Ordering::Relaxed);
-        self.registry.arrived(pool, address);
-        *seat.told.lock() = Some(Told { host, program, from: self.from, held: None });
+        self.registry.arrived(pool, address, http.as_ref());
+        *seat.told.lock() = Some(Told { host, program, from: self.from, held: None, http });
         *self.renewed.lock() = Some(Instant::now());
         self.arrived.send_replace(true);
         let terms = seat.pool.welcome(self.registry.terms().terms());
@@ -436,6 +500,7 @@ impl Session {
             keys: self.registry.keys(pool),
             nfs_lease_ms: u64::try_from(self.registry.nfs_lease().as_millis()).unwrap_or(u64::MAX),
             newest_file: newest_file.0,
+            http: Added(self.registry.http()),
         })
     }
 
@@ -464,6 +529,7 @@ impl Session {
     }
 
     fn end(&self, connection: &Arc<Connection>) {
+        self.holds.end();
         let (Some(seat), Some((Member::Pool(pool), _))) = (&self.seat, self.member) else { return };
         // Also where a data connection is lost: the pool ends all calls before it comes again, so that none overtakes another.
         if seat.pool.disconnect(connection)

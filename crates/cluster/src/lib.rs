@@ -7,6 +7,7 @@
 //!
 //! Floor 3b. It knows no namespace, no door and no disk: the binary gives it the pool that it serves.
 
+mod face;
 mod head;
 mod leased;
 mod making;
@@ -21,6 +22,10 @@ mod wire;
 
 pub use cluster_state::{
     Arrival, HeldLease, HeldTerms, LeaseRules, Process, Refusal, Renewal, SessionId, Standing,
+};
+pub use face::{
+    ArrivedBytes, DataFaces, Denied, FaceError, FaceHold, FaceLink, HOLDS_MAX as FACE_HOLDS_MAX, HeadHttp,
+    HeldVersion, Hold, HttpFace, StoredVersion,
 };
 pub use head::{Registry, Seat, Told, serve};
 pub use leased::LeasedPool;

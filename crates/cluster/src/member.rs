@@ -15,9 +15,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use types::{Clock, FileId};
+use types::{Clock, FileId, Random};
 
 use crate::MakingPool;
+use crate::face::{Added, FaceLink, HttpFace, ToldFace};
 use crate::rpc::{Answerer, Connection, prepare};
 use crate::service::PoolService;
 use crate::session::{
@@ -92,6 +93,8 @@ pub struct MemberConfig {
     /// Where clients reach the NFS face, if not where the head sees this host.
     pub address: Option<String>,
     pub nfs_port: u16,
+    /// The HTTP data face, if clients may be sent there.
+    pub http: Option<HttpFace>,
 }
 
 /// Keeps a pool in its cluster.
@@ -107,6 +110,8 @@ pub struct PoolMember {
     /// Of the session. Leaf lock.
     connections: Mutex<Vec<Arc<Connection>>>,
     standing: Mutex<MemberStanding>,
+    /// For the HTTP data face.
+    face: Arc<FaceLink>,
 }
 
 /// With which a pool's faces can serve.
@@ -157,12 +162,18 @@ impl PoolMember {
         config: MemberConfig,
         pool: Arc<MakingPool>,
         lease: Arc<HeldLease>,
-        clock: Arc<dyn Clock>,
+        (clock, random): (Arc<dyn Clock>, Arc<dyn Random>),
     ) -> Arc<PoolMember> {
         let service = Arc::new(PoolService::new(Arc::clone(&pool) as Arc<dyn Pool>));
         let standing = Mutex::new(MemberStanding { since: clock.monotonic(), ..MemberStanding::default() });
         let (key, connections) = (watch::Sender::new(None), Mutex::default());
-        Arc::new(PoolMember { config, pool, service, lease, clock, key, connections, standing })
+        let face = FaceLink::new(random);
+        Arc::new(PoolMember { config, pool, service, lease, clock, key, connections, standing, face })
+    }
+
+    /// The head, for the HTTP data face of this host.
+    pub fn face(&self) -> &Arc<FaceLink> {
+        &self.face
     }
 
     pub fn standing(&self) -> MemberStanding {
@@ -245,6 +256,7 @@ impl PoolMember {
         };
         let mut data = JoinSet::new();
         let ended = self.serve_over((address, keys), &control, &mut data, stop).await;
+        self.face.disconnect();
         data.shutdown().await;
         self.end_calls().await;
         ended
@@ -287,6 +299,7 @@ impl PoolMember {
         for _ in 0..DATA_CONNECTIONS {
             data.spawn(Arc::clone(self).keep_data(address.to_owned(), keys.clone()));
         }
+        data.spawn(Arc::clone(&self.face).keep_telling(Arc::clone(control)));
         {
             let mut standing = self.standing.lock();
             *standing = MemberStanding {
@@ -347,7 +360,7 @@ impl PoolMember {
         }
     }
 
-    async fn say_hello(&self, address: &str, control: &Connection) -> Result<(), MemberError> {
+    async fn say_hello(&self, address: &str, control: &Arc<Connection>) -> Result<(), MemberError> {
         let config = &self.config;
         let hello = Hello {
             version: VERSION,
@@ -362,13 +375,15 @@ impl PoolMember {
             pool: self.pool.id().0,
             clone_granularity: self.pool.clone_granularity(),
             status: Status::of(&self.pool.status()),
+            http: Added(config.http.as_ref().map(ToldFace::of)),
         };
         let welcome: Result<Welcome, _> = control.call(HELLO, &hello, ANSWER_TIME).await;
         let address = || address.to_owned();
         match welcome.map_err(|_| MemberError::Broken { address: address() })? {
-            Welcome::Welcome { terms, keys, nfs_lease_ms, newest_file, .. } => {
+            Welcome::Welcome { terms, keys, nfs_lease_ms, newest_file, http, .. } => {
                 self.pool.begin(FileId(newest_file));
                 self.admit(&keys, terms, Duration::from_millis(nfs_lease_ms));
+                self.face.connect(Arc::clone(control), http.0);
                 Ok(())
             }
             Welcome::Refused { reason } => Err(MemberError::Refused { address: address(), reason }),

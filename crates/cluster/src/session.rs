@@ -9,13 +9,15 @@
 //! CERTIFY a certificate for a new key of the host (`rotation`)
 //! ```
 //!
-//! Calls of the pool seam have the numbers from 10 on (`wire::procedure`). Numbers of procedures and arms are the protocol's and stay. Versions N and N-1 work together: what one does not know it
+//! Calls of the pool seam have the numbers from 10 on (`wire::procedure`), those of data faces the numbers from 40 on
+//! (`face::procedure`). Numbers of procedures and arms are the protocol's and stay. Versions N and N-1 work together: what one does not know it
 //! leaves out.
 
 use api::{KeyGeneration, KeyMaterial, Term};
 use cluster_state::{HeldTerms, Process};
 use xdr::{Opaque, Xdr};
 
+use crate::face::{Added, HeadHttp, ToldFace};
 use crate::wire::Status;
 
 /// The version of this protocol that this program speaks, and the oldest that it still understands.
@@ -106,6 +108,8 @@ pub struct Hello {
     pub pool: u32,
     pub clone_granularity: Option<u32>,
     pub status: Status,
+    /// The HTTP data face, if clients are to be sent there.
+    pub http: Added<ToldFace>,
 }
 
 #[derive(Xdr)]
@@ -119,6 +123,8 @@ pub enum Welcome {
         nfs_lease_ms: u64,
         /// No file has a higher number yet.
         newest_file: u64,
+        /// Where clients of HTTP are sent back to.
+        http: Added<HeadHttp>,
     },
     #[xdr(1)]
     Refused {

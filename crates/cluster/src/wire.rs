@@ -22,7 +22,7 @@ use crate::rpc::IO_BYTES_MAX;
 
 pub(crate) use described::Described;
 pub use status::{Greeting, Status};
-pub(crate) use values::{Facts, Range, Source, Stability, Stretch, Ticket};
+pub(crate) use values::{Facts, Range, Source, Stability, Stretch, Ticket, Time};
 
 /// Procedures of the pool seam. The program keeps the numbers from 10 to 39 for them.
 pub mod procedure {
@@ -266,7 +266,7 @@ fn known(operation: &str) -> &'static str {
 }
 
 /// The beginning of a text that is too long.
-fn shortened(mut text: String, bytes_max: usize) -> String {
+pub(crate) fn shortened(mut text: String, bytes_max: usize) -> String {
     let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or(0));
     text

@@ -2,7 +2,7 @@
 //!
 //! A request that it cannot serve by itself goes back to the head (307): clients keep using a redirected address for
 //! requests that only the head answers, beyond the ticket's life, and when the file is no longer the version that the
-//! ticket names.
+//! ticket names. The head may be in this process or on another host.
 //!
 //! It owns its pool, the key of the pool, and its configuration, and asks the head by `Completions`.
 
@@ -11,20 +11,21 @@ mod arrivals;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use api::{Birth, Grant, OpenReplica, Pool, PoolError, PoolKey, Presence, Ticket, TicketError, TicketMode};
+use api::{Birth, OpenReplica, Pool, PoolError, PoolKey, Presence, Ticket, TicketError, TicketMode};
 use async_trait::async_trait;
 use files::{Received, Sums, Writer, mismatch};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service, Source};
+use http_wire::conditional::ETag;
 use http_wire::dav::IF;
 use http_wire::target::{self, Target};
-use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
+use types::{Checksum, ChecksumKind, Clock, Epoch, Random};
 
-use crate::completions::{Completions, LocalCompletions};
+use crate::completions::{Completions, FileVersion};
 use crate::host::{host_for, with_host};
 use crate::refusal::Refusal;
-use crate::representation::{Hold, Representation, etag, respond, safe_type, stored};
+use crate::representation::{Hold, Representation, respond, safe_type, stored};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
 use arrivals::{Arrival, Arrivals, Arrived};
 
@@ -38,10 +39,17 @@ pub struct DataFace {
     arrivals: Arrivals,
 }
 
-#[derive(Clone, Copy, Debug)]
 pub struct DataFaceConfig {
+    pub head: HeadPlace,
+}
+
+/// Where requests go back to.
+pub enum HeadPlace {
     /// The head's port; its host is taken to be the one by which the client found this pool, unless it has an address.
-    pub head: SocketAddr,
+    Here(SocketAddr),
+    /// `host:port` of a head on another host, as it has told last. It is asked for each request that goes back. `None`: no
+    /// head has told.
+    Elsewhere(Box<dyn Fn() -> Option<String> + Send + Sync>),
 }
 
 impl DataFace {
@@ -49,11 +57,10 @@ impl DataFace {
         pool: Arc<dyn Pool>,
         key: PoolKey,
         (clock, random): (Arc<dyn Clock>, Arc<dyn Random>),
-        completions: LocalCompletions,
+        completions: Arc<dyn Completions>,
         config: DataFaceConfig,
     ) -> DataFace {
         assert_eq!(key.pool(), pool.id(), "a pool's face has that pool's key");
-        let completions = Arc::new(completions);
         DataFace { pool, key, clock, random, completions, config, arrivals: Arrivals::default() }
     }
 
@@ -95,7 +102,9 @@ impl DataFace {
         if !ticket.birth.agrees_with(Birth::of(file.birth)) {
             return Ok(None);
         }
-        let ticket = Grant { pool: ticket.pool }.own_ticket(&file, TicketMode::Read);
+        let (presence, mode, epoch) = (Presence::of_size(file.size), TicketMode::Read, Epoch::OF_HEAD);
+        let UrlTicket { birth, pool, .. } = *ticket;
+        let ticket = Ticket { file: file.file, birth, pool, mode, epoch, presence, io: file.io };
         match self.pool.open(&ticket).await {
             Ok(replica) => Ok(Some(Version { held, file, replica })),
             Err(
@@ -115,7 +124,7 @@ impl DataFace {
         let Version { held, file, replica } = version;
         let name = target.path.last().map_or(&b""[..], |name| name.as_bytes());
         let content = Representation {
-            etag: etag(&file),
+            etag: ETag::of_change(file.file, file.change),
             modified: file.mtime,
             size: file.size,
             content_type: safe_type(name),
@@ -133,14 +142,19 @@ impl DataFace {
         ticket: &UrlTicket,
         epoch: Epoch,
     ) -> Result<Response, Refusal> {
-        let begun = self.completions.begin(ticket.file).await;
-        let kinds = begun.inspect_err(|_| drop(self.arrivals.take(ticket.file)))?;
+        let has_bytes = self.arrivals.has(ticket.file);
+        let begun = self.completions.begin(ticket.file, has_bytes).await;
+        let kinds = begun.inspect_err(|refusal| self.arrivals.note_refused(ticket.file, refusal))?;
         let mut arrival = Arrival::new(&self.arrivals, &*self.completions, &*self.clock, ticket);
         let received = match self.arrivals.take(ticket.file) {
             Some(before) => {
                 let received = arrival.finish(before).await?;
                 compare(body, &received).await?;
                 received
+            }
+            // Its ticket has ended meanwhile, and the room was needed.
+            None if has_bytes => {
+                return Err(Refusal::new(StatusCode::GONE, "this upload is over; start again at the head"));
             }
             None => {
                 let UrlTicket { file, birth, pool, io, .. } = *ticket;
@@ -158,10 +172,16 @@ impl DataFace {
         // From here on the head says whether it can be begun again.
         arrival.hand_over();
         let published = self.completions.complete(ticket.file, received).await;
-        if published.as_ref().map_or_else(|refusal| !refusal.may_pass(), |_| true) {
-            drop(self.arrivals.take(ticket.file));
+        match published {
+            Ok(stored_upload) => {
+                drop(self.arrivals.take(ticket.file));
+                Ok(stored(&stored_upload))
+            }
+            Err(refusal) => {
+                self.arrivals.note_refused(ticket.file, &refusal);
+                Err(refusal)
+            }
         }
-        Ok(stored(&published?))
     }
 
     fn now_s(&self) -> u64 {
@@ -169,7 +189,15 @@ impl DataFace {
     }
 
     fn back_to_head(&self, request: &Request, target: &Target) -> Response {
-        let host = host_for(&request.headers, self.config.head, request.peer.local);
+        let host = match &self.config.head {
+            HeadPlace::Here(listener) => host_for(&request.headers, *listener, request.peer.local),
+            HeadPlace::Elsewhere(host) => match host() {
+                Some(host) => host,
+                None => {
+                    return Refusal::busy("the head of this pool does not answer; try again").into_response();
+                }
+            },
+        };
         let scheme = if request.peer.tls.is_some() { "https" } else { "http" };
         let mut url = format!("{scheme}://{host}{}", request.uri.path());
         // Without the ticket, or the two would send the client back and forth.
@@ -190,7 +218,7 @@ impl DataFace {
 /// A file to send, held at the version that was asked for.
 struct Version {
     held: Hold,
-    file: Attributes,
+    file: FileVersion,
     replica: Arc<dyn OpenReplica>,
 }
 

@@ -49,12 +49,11 @@ pub struct FrontConfig {
     pub recall_patience: Duration,
 }
 
-/// Whether clients are sent to the pool that has the bytes.
+/// Whether clients are sent to the pool that has the bytes, where they can follow: every GET but those of clients known not
+/// to, a PUT that waits with its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
     Never,
-    /// Where the pool is in another process.
-    Auto,
-    /// Where the client can follow: every GET but those of clients known not to, a PUT that waits with its body.
-    Always,
+    /// To every pool with a data face.
+    ToFaces,
 }

@@ -16,7 +16,6 @@ use types::{Attributes, Clock, FileKind, Random};
 use crate::access::FileAccess;
 use crate::call::Call;
 use crate::conditions::Conditions;
-use crate::front_config::Redirect;
 use crate::index::index;
 use crate::redirects::Redirects;
 use crate::refusal::Refusal;
@@ -101,12 +100,11 @@ impl Reads {
         target: &PathTarget,
         file: &Attributes,
     ) -> Result<Option<Response>, Refusal> {
-        if self.redirects.mode != Redirect::Always
+        if !self.redirects.may_lead_away(call)
             || call.method != Method::GET
             || !follows_redirects(&call.headers)
             || asks_for_digest(&call.headers)
             || call.headers.contains_key(IF)
-            || call.caller.is_bound_to_addresses()
             || self.access.files.is_being_written(file.file)
         {
             return Ok(None);
@@ -114,11 +112,14 @@ impl Reads {
         let located = self.access.files.locate(file, TicketMode::Read, None).await?;
         let is_open = |grant: &Grant| file.size > 0 && !self.access.files.pools().is_closed(grant.pool);
         let Some(Grant { pool }) = located.filter(is_open) else { return Ok(None) };
+        let Some(origin) = self.redirects.origin(call, pool) else { return Ok(None) };
         let purpose = Purpose::Read { change: file.change };
         let expires_s = self.redirects.expires_s(call, TICKET_S);
         let birth = Birth::of(file.birth);
         let ticket = UrlTicket { purpose, file: file.file, birth, pool, io: file.io, expires_s };
-        let Some(location) = self.redirects.url(call, &target.path, &ticket) else { return Ok(None) };
+        let Some(location) = self.redirects.url(call, &origin, &target.path, &ticket) else {
+            return Ok(None);
+        };
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)
             .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -52,8 +52,10 @@ mod tree;
 mod upload;
 mod well_known;
 
-pub use completions::LocalCompletions;
-pub use data::{DataFace, DataFaceConfig};
+pub use completions::{Completions, FileVersion, LocalCompletions, PoolCompletions, StoredUpload};
+pub use data::{DataFace, DataFaceConfig, HeadPlace};
 pub use front::{Front, FrontService};
 pub use front_config::{FrontConfig, FrontServices, NAME, Redirect};
+pub use refusal::Refusal;
+pub use representation::Hold;
 pub use tpc::{CopyCounts, CopyFigures, Direction, ThirdPartyConfig};

@@ -16,7 +16,7 @@ use http_wire::range;
 use self::terms::{promised, terms};
 use crate::access::FileAccess;
 use crate::call::Call;
-use crate::front_config::Redirect;
+use crate::completions::StoredUpload;
 use crate::lock_table::LockOwner;
 use crate::redirects::Redirects;
 use crate::refusal::Refusal;
@@ -55,9 +55,7 @@ impl Puts {
         }
         let mut terms = terms(call, target.place(), &body)?;
         terms.promised = promised(&call.headers)?;
-        let is_redirected = self.redirects.mode == Redirect::Always
-            && body.is_awaited()
-            && !call.caller.is_bound_to_addresses();
+        let is_redirected = self.redirects.may_lead_away(call) && body.is_awaited();
         let admitted = is_redirected.then(|| self.at_pools.admit(&call.caller)).transpose()?;
         let owner = call.lock_owner()?;
         let upload = self.uploading.begin(call, target, terms).await?;
@@ -69,7 +67,7 @@ impl Puts {
             self.at_pools.keep(upload, admitted, owner, patience);
             return Ok(response);
         }
-        Ok(stored(&self.receive(upload, owner, body).await?))
+        Ok(stored(&StoredUpload::of(&self.receive(upload, owner, body).await?)))
     }
 
     /// Through the head.
@@ -90,12 +88,13 @@ impl Puts {
     /// `None`: it goes through the head. The ticket ends when the upload is given up.
     async fn redirect_upload(&self, call: &Call, upload: &Upload) -> Option<(Response, Duration)> {
         let (unnamed, pool) = (upload.file(), upload.pool());
+        let origin = self.redirects.origin(call, pool)?;
         self.access.files.make_replica(unnamed, pool).await.ok()?;
         let expires_s = self.redirects.expires_s(call, TICKET_S);
         let purpose = Purpose::Upload { epoch: unnamed.epoch };
         let (file, birth, io) = (unnamed.file, Birth::of(unnamed.birth), unnamed.io);
         let ticket = UrlTicket { purpose, file, birth, pool, io, expires_s };
-        let location = self.redirects.url(call, upload.path(), &ticket)?;
+        let location = self.redirects.url(call, &origin, upload.path(), &ticket)?;
         let left = Duration::from_secs(expires_s.saturating_sub(self.redirects.now_s()));
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)

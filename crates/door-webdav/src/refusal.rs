@@ -13,7 +13,7 @@ use crate::options::ALLOW;
 use crate::path_locks::OpenForWriting;
 
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     pub status: StatusCode,
     /// One line for people.
     pub message: String,

@@ -4,7 +4,6 @@
 use std::any::Any;
 use std::sync::LazyLock;
 
-use api::Published;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Piece, Response, ResponseBody, Source};
@@ -14,6 +13,7 @@ use http_wire::range::{self, ContentRange, RangeLimits, Selection};
 use http_wire::{content, date};
 use types::{Attributes, ByteRange, Random, Timestamp};
 
+use crate::completions::StoredUpload;
 use crate::refusal::Refusal;
 
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -34,7 +34,7 @@ static ALWAYS: LazyLock<HeaderMap> = LazyLock::new(|| {
 });
 
 /// A file that stays what it is while this lives.
-pub(crate) type Hold = Box<dyn Any + Send + Sync>;
+pub type Hold = Box<dyn Any + Send + Sync>;
 
 pub(crate) struct Representation<'a> {
     pub etag: ETag,
@@ -152,9 +152,9 @@ fn boundary(random: &dyn Random) -> Boundary {
 }
 
 /// 201 for a new name, 204 for new contents.
-pub(crate) fn stored(published: &Published) -> Response {
-    let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-    Response::new(status).with(header::ETAG, etag(&published.attributes).header_value())
+pub(crate) fn stored(upload: &StoredUpload) -> Response {
+    let status = if upload.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+    Response::new(status).with(header::ETAG, ETag::of_change(upload.file, upload.change).header_value())
 }
 
 pub(crate) fn etag(file: &Attributes) -> ETag {

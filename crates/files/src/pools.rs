@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use api::{ANSWER_TIME, ClientReport, NamespaceError, PoolManager, PoolStatus, TransferReport};
+use api::{ANSWER_TIME, ClientReport, Face, NamespaceError, PoolManager, PoolStatus, TransferReport};
 use types::{FileId, PoolId};
 
 use crate::Files;
@@ -33,6 +33,11 @@ impl Pools<'_> {
     /// As [`PoolManager::address`].
     pub fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr> {
         self.manager.address(pool, door)
+    }
+
+    /// As [`PoolManager::face`].
+    pub fn face(&self, pool: PoolId, door: &str) -> Option<Face> {
+        self.manager.face(pool, door)
     }
 
     /// Whether no client is to be sent there.

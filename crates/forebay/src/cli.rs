@@ -374,10 +374,16 @@ pub struct PoolUpArguments {
     /// NFS port of the pool [default: 20491]
     #[arg(long, value_name = "PORT")]
     pub pool_port: Option<u16>,
+    /// HTTP port of the pool host: data for clients that the head sends here, /health and /metrics [default: 8081]
+    #[arg(long, value_name = "PORT", conflicts_with = "no_http")]
+    pub http_port: Option<u16>,
+    /// Do not serve HTTP; HTTP clients get the files of this pool through the head
+    #[arg(long)]
+    pub no_http: bool,
     /// Address at which clients reach the pool, with a port if it is another [default: --listen, else the address from which the head sees this host]
     #[arg(long, value_name = "ADDR")]
     pub advertise: Option<String>,
-    /// Configuration file (TOML); options override it. Of its keys, those of data, listen, nfs, pools and log apply
+    /// Configuration file (TOML); options override it. Of its keys, those of data, listen, nfs, http, pools and log apply
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

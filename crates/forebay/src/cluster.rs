@@ -6,6 +6,7 @@ mod authorities;
 pub mod book;
 pub mod command;
 pub mod cuts;
+mod faces;
 mod head;
 
 pub use head::ClusterHead;

@@ -377,14 +377,16 @@ impl Config {
 
     /// Of a pool on a host of its own.
     pub fn assemble_pool(arguments: &PoolUpArguments) -> Result<Config> {
-        let PoolUpArguments { data, listen, pool_port, config, .. } = arguments;
+        let PoolUpArguments { data, listen, pool_port, http_port, no_http, config, .. } = arguments;
         let mut assembled = Config::assemble(&UpArguments {
             data: data.clone(),
             listen: *listen,
             pool_port: *pool_port,
+            no_http: *no_http,
             config: config.clone(),
             ..UpArguments::default()
         })?;
+        assembled.http.pool_port = http_port.unwrap_or(assembled.http.pool_port);
         // A pool that only its own host reaches is of no use.
         if listen.is_none() && assembled.listen.is_loopback() {
             assembled.listen = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

@@ -1,6 +1,7 @@
 //! `forebay pool up`: a pool on a host of its own, which joins a head.
 
 mod dir;
+mod http;
 mod join_token;
 mod keys;
 mod responder;
@@ -16,9 +17,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use api::Pool;
 use cluster::trust::{Fingerprint, MemberKey, Token};
 use cluster::{
-    Admission, HeldLease, Joining, KeyRing, LeasedPool, MakingPool, MemberConfig, PoolMember, Process,
+    Admission, HeldLease, HttpFace, Joining, KeyRing, LeasedPool, MakingPool, MemberConfig, PoolMember,
+    Process,
 };
 use door_nfs::{Export, Flight, PoolDoor, PoolDoorConfig, Security, ServedHosts, Squash};
+use door_webdav::DataFace;
 use files::PunctualPool;
 use pool::LocalPool;
 use tokio::net::TcpListener;
@@ -29,6 +32,7 @@ use types::display::Size;
 use types::hex::Hex;
 use types::{Clock, Random};
 
+use self::http::{HttpPort, ShownHttp};
 use crate::cli::PoolUpArguments;
 use crate::config::Config;
 use crate::control;
@@ -80,27 +84,27 @@ async fn serve(
     let notifier = Notifier::of_environment()?;
     notifier.status("joins the cluster, or opens the pool");
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let starting = async {
-        // The port before anything is touched: a port in use is the commonest mistake.
-        let listener = listen(SocketAddr::new(config.listen, config.pools.port), "--pool-port").await?;
-        let member = join(dir, token, &host_name()).await?;
-        Ok::<_, anyhow::Error>((listener, member))
-    };
-    let (listener, member) = tokio::select! {
-        started = starting => started?,
+    let (listener, http, member) = tokio::select! {
+        started = listen_and_join(config, dir, token) => started?,
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
     };
     // Opening a pool blocks, for minutes where its index is rebuilt.
     let start = up::watch_start()?;
-    let mut host = PoolHost::start(config, dir, member, &listener, advertise, clock)?;
+    let faces =
+        Faces { nfs_port: listener.local_addr()?.port(), http: http.as_ref().and_then(HttpPort::face) };
+    let mut host = PoolHost::start(config, dir, member, (faces, advertise), clock)?;
     start.abort();
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
     tasks.spawn(up::tick_log(log, stop.clone()));
     tasks.spawn(Arc::clone(&host.member).run(stop.clone()));
     host.start_scrubs(config, &mut tasks, &stop);
-    let responder = Arc::new(host.responder(dir, listener.local_addr()?));
+    let shown = http.as_ref().map(HttpPort::shown);
+    let responder = Arc::new(host.responder(dir, listener.local_addr()?, shown));
+    let measures = Measures::new(Arc::clone(&host.clock));
+    let serve_http = |http| http::start(http, config, &responder, &measures, &mut tasks, &stop);
+    let router = http.map(serve_http).transpose()?;
     let control = tokio::spawn(control::serve(control::listen(dir.path())?, Arc::clone(&responder) as _));
     // Before the head has answered, for it may be away for long: the status says so.
     let supervision = Arc::new(Supervision { notifier, parts: Arc::new(HostParts(Arc::clone(&responder))) });
@@ -119,8 +123,11 @@ async fn serve(
     tokio::select! {
         admission = host.member.admitted() => {
             let admission = admission.context("the connection to the head has ended")?;
-            announce(&host.banner(&listener)?, "ready", config);
-            let door = host.door(config, admission);
+            announce(&host.banner(&listener, shown)?, "ready", config);
+            if let Some(router) = router {
+                router.serve_data(host.data_face(&admission));
+            }
+            let door = host.door(config, admission, measures);
             tasks.spawn(Arc::clone(&door).serve(listener, stop.clone()));
             let _ = responder.door.set(door);
             ended.await;
@@ -133,6 +140,17 @@ async fn serve(
     host.stop(tasks).await;
     control.abort();
     Ok(())
+}
+
+/// The ports before anything is touched: a port in use is the commonest mistake.
+async fn listen_and_join(
+    config: &Config,
+    dir: &PoolHostDir,
+    token: Option<JoinToken>,
+) -> Result<(TcpListener, Option<HttpPort>, Member)> {
+    let listener = listen(SocketAddr::new(config.listen, config.pools.port), "--pool-port").await?;
+    let http = HttpPort::take(config).await?;
+    Ok((listener, http, join(dir, token, &host_name()).await?))
 }
 
 /// A host that has joined keeps its place; a token tells it of another address of its head, or it joins again by one.
@@ -200,6 +218,12 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// As the head is told of them.
+struct Faces {
+    nfs_port: u16,
+    http: Option<HttpFace>,
+}
+
 struct PoolHost {
     instance: [u8; 16],
     heads: Vec<String>,
@@ -219,8 +243,7 @@ impl PoolHost {
         config: &Config,
         dir: &PoolHostDir,
         mut member: Member,
-        listener: &TcpListener,
-        address: Option<String>,
+        (faces, address): (Faces, Option<String>),
         clock: Arc<dyn Clock>,
     ) -> Result<PoolHost> {
         dir.require_pool(&member)?;
@@ -246,7 +269,8 @@ impl PoolHost {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             address: address
                 .or_else(|| Some(config.listen).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string())),
-            nfs_port: listener.local_addr()?.port(),
+            nfs_port: faces.nfs_port,
+            http: faces.http,
         };
         let (security, keytab) = up::security::start(config, &clock, &random)?;
         Ok(PoolHost {
@@ -254,7 +278,7 @@ impl PoolHost {
             heads: member.heads,
             local,
             leased: Arc::new(leased),
-            member: PoolMember::new(membership, pool, lease, lease_clock),
+            member: PoolMember::new(membership, pool, lease, (lease_clock, Arc::clone(&random))),
             clock,
             random,
             security,
@@ -262,7 +286,13 @@ impl PoolHost {
         })
     }
 
-    fn door(&self, config: &Config, admission: Admission) -> Arc<PoolDoor> {
+    /// With the permissions of clients, as the NFS face.
+    fn data_face(&self, admission: &Admission) -> DataFace {
+        let chance = (Arc::clone(&self.clock), Arc::clone(&self.random));
+        http::data_face(Arc::clone(&self.leased), admission.key.clone(), chance, &self.member)
+    }
+
+    fn door(&self, config: &Config, admission: Admission, measures: Arc<Measures>) -> Arc<PoolDoor> {
         // The ticket is the authority; which hosts the head serves is not known here.
         let everybody = [Export::of_everything(Squash::All)];
         let door = PoolDoorConfig {
@@ -276,16 +306,16 @@ impl PoolHost {
             hosts: ServedHosts::of(&everybody),
         };
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
-        let measures = Measures::new(Arc::clone(&clock));
         PoolDoor::start(Arc::clone(&self.leased), admission.key, clock, random, measures, door)
     }
 
-    fn responder(&self, dir: &PoolHostDir, nfs: SocketAddr) -> HostResponder {
+    fn responder(&self, dir: &PoolHostDir, nfs: SocketAddr, http: Option<ShownHttp>) -> HostResponder {
         let (path, pool) = (dir.path().to_owned(), Some(self.local.id()));
         HostResponder {
             host: KnownHost { path, pool, heads: self.heads.clone() },
             cluster: self.instance,
             nfs,
+            http,
             clock: Arc::clone(&self.clock),
             started: self.clock.monotonic(),
             local: Arc::clone(&self.local),
@@ -303,7 +333,7 @@ impl PoolHost {
         }
     }
 
-    fn banner(&self, listener: &TcpListener) -> Result<String> {
+    fn banner(&self, listener: &TcpListener, http: Option<ShownHttp>) -> Result<String> {
         let status = self.leased.status();
         let head = self.member.standing().head.unwrap_or_else(|| self.heads.join(", "));
         let cluster = Hex(&self.instance).to_string();
@@ -311,6 +341,9 @@ impl PoolHost {
         out += &format!("  pool     {} of cluster {}\n", status.id, &cluster[..8]);
         out += &format!("  head     {head}\n");
         out += &format!("  NFS      {} (data, for clients of the head)\n", listener.local_addr()?);
+        if let Some(http) = http {
+            out += &format!("  HTTP     {http}\n");
+        }
         out += &format!("  disk     {}, {} free\n", self.local.dir().display(), Size(status.free_bytes));
         out += &format!("  stop     Ctrl-C, or: kill {}\n", std::process::id());
         Ok(out)

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::{
-    ClientReport, Grant, Pool, PoolList, PoolManager, PoolStatus, Purpose, SelectError, Selection,
+    ClientReport, Face, Grant, Pool, PoolList, PoolManager, PoolStatus, Purpose, SelectError, Selection,
     TransferReport,
 };
 use parking_lot::Mutex;
@@ -129,6 +129,10 @@ impl PoolManager for PoolMap {
 
     fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr> {
         self.list.address(pool, door)
+    }
+
+    fn face(&self, pool: PoolId, door: &str) -> Option<Face> {
+        self.list.face(pool, door)
     }
 
     fn is_closed(&self, id: PoolId) -> bool {

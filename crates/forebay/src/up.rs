@@ -38,9 +38,9 @@ use overview::Overview;
 
 pub mod http;
 pub mod notify;
-mod origin;
+pub mod origin;
 mod outside;
-mod overview;
+pub mod overview;
 mod reload;
 mod responder;
 pub mod security;
@@ -76,6 +76,7 @@ pub struct Head<'a> {
     pub pool_map: &'a PoolMap,
     pub keys: &'a Arc<Keys>,
     pub files: &'a Arc<Files>,
+    pub cluster: Option<&'a Arc<ClusterHead>>,
 }
 
 /// The NFS faces of the pools.
@@ -118,6 +119,10 @@ async fn serve(
     tasks.spawn(Arc::clone(&keys).run(stop.clone()));
     let parts = (&services, &security, &*keys, &*door);
     if let (Some(cluster), Some(listener)) = (&cluster, cluster_listener) {
+        // Before hosts come: they are told.
+        if let Some(ports) = &http_ports {
+            cluster.set_http(config.http.names.first().cloned(), ports.port()?);
+        }
         tasks.spawn(cluster::serve(listener, cluster.tls(), Arc::clone(cluster) as _, stop.clone()));
     }
     let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
@@ -132,7 +137,15 @@ async fn serve(
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
-    let head = Head { config, data, services: &services, pool_map: &map, keys: &keys, files: &files };
+    let head = Head {
+        config,
+        data,
+        services: &services,
+        pool_map: &map,
+        keys: &keys,
+        files: &files,
+        cluster: cluster.as_ref(),
+    };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
     let overview = make_overview(&head, (&door, &map, &cluster), measures, log.clone());
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;

@@ -45,6 +45,11 @@ impl RequestBody {
         }
     }
 
+    /// As of a client that waits with its body.
+    pub fn awaited(self) -> RequestBody {
+        RequestBody { is_awaited: true, ..self }
+    }
+
     pub(crate) fn h1(slot: Arc<Slot>, length: Option<u64>, is_awaited: bool) -> RequestBody {
         RequestBody { length, is_awaited, source: Source::H1(slot), counter: None }
     }

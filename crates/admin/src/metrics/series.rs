@@ -123,6 +123,13 @@ pub const SERIES: &[Series] = &[
         &["pool"],
         "Times that the pool host has connected again since the start of the head.",
     ),
+    gauge("forebay_head_connected", &[], "1 if this pool host is connected to its head, 0 if it is not."),
+    gauge("forebay_head_lease_seconds", &[], "Time left of the lease of this pool host; 0 if it has none."),
+    counter(
+        "forebay_head_reconnects_total",
+        &[],
+        "Times that this pool host has connected again to its head since its start.",
+    ),
     gauge("forebay_scrub_running", &["pool"], "1 while a scrub of the pool runs."),
     counter("forebay_scrub_read_bytes_total", &["pool"], "Bytes that scrubs read."),
     counter("forebay_scrub_bad_blocks_total", &["pool"], "Bad blocks that scrubs, reads and copies found."),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
+use crate::host::HostSnapshot;
 use crate::instance::{
     CopyView, GatheredView, JournalView, NamespaceView, NfsView, PoolHostView, ReadAheadView, ScrubView,
     Snapshot,
@@ -32,6 +33,37 @@ pub(super) fn record(snapshot: &Snapshot) {
     gauge!("forebay_gss_contexts").set(snapshot.gss.contexts as f64);
     counter!("forebay_gss_contexts_established_total").absolute(snapshot.gss.established);
     counter!("forebay_gss_contexts_refused_total").absolute(snapshot.gss.refused);
+    io(snapshot);
+    for calls in &snapshot.pool_calls {
+        let (pool, procedure) = (calls.pool.clone(), calls.procedure);
+        counter!("forebay_cluster_calls_total", "pool" => pool, "procedure" => procedure)
+            .absolute(calls.count);
+    }
+    operations(snapshot);
+}
+
+/// Of a host with a pool alone: what it has of that.
+pub(super) fn record_host(host: &HostSnapshot) {
+    let HostSnapshot { pool, is_connected, lease_s, reconnects } = host;
+    let (version, site) = (pool.version.clone(), pool.site.clone());
+    gauge!("forebay_build_info", "version" => version, "site" => site).set(1.0);
+    gauge!("forebay_uptime_seconds").set(pool.uptime_s as f64);
+    pools(pool);
+    io(pool);
+    operations(pool);
+    gauge!("forebay_head_connected").set(if *is_connected { 1.0 } else { 0.0 });
+    gauge!("forebay_head_lease_seconds").set(*lease_s);
+    counter!("forebay_head_reconnects_total").absolute(*reconnects);
+}
+
+fn operations(snapshot: &Snapshot) {
+    for operation in &snapshot.operations {
+        let (door, name) = (operation.door.clone(), operation.operation.clone());
+        counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
+    }
+}
+
+fn io(snapshot: &Snapshot) {
     for io in &snapshot.io_modes {
         let count = |series: &'static str, value| {
             counter!(series, "mode" => io.mode, "reason" => io.reason).absolute(value);
@@ -55,15 +87,6 @@ pub(super) fn record(snapshot: &Snapshot) {
     read_ahead(snapshot.read_ahead);
     snapshot.journals.iter().for_each(journal);
     snapshot.gathered.iter().for_each(gathered);
-    for calls in &snapshot.pool_calls {
-        let (pool, procedure) = (calls.pool.clone(), calls.procedure);
-        counter!("forebay_cluster_calls_total", "pool" => pool, "procedure" => procedure)
-            .absolute(calls.count);
-    }
-    for operation in &snapshot.operations {
-        let (door, name) = (operation.door.clone(), operation.operation.clone());
-        counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
-    }
 }
 
 fn journal(journal: &JournalView) {

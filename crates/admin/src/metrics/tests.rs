@@ -403,9 +403,13 @@ fn every_series_is_documented_as_it_is() {
 #[test]
 fn every_series_that_is_rendered_is_in_the_table() {
     let recorder = Recorder::new().unwrap();
-    let text = recorder.render(&snapshot(), &[full()], &process());
+    let of_head = recorder.render(&snapshot(), &[full()], &process());
+    let recorder = Recorder::new().unwrap();
+    let host = HostSnapshot { pool: snapshot(), ..HostSnapshot::default() };
+    let of_host = recorder.render_host(&host, &[full()], &process());
+    let lines = of_head.lines().chain(of_host.lines());
     let rendered: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        lines.filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     // A histogram that nobody recorded to is not there.
     let is_there = |series: &&Series| series.kind != Kind::Histogram || series.name == IO_SECONDS;
     let known: BTreeSet<&str> = SERIES.iter().filter(is_there).map(|series| series.name).collect();

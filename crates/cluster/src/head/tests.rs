@@ -12,10 +12,11 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use types::Clock;
+use types::{Clock, FileId};
 use xdr::Opaque;
 
 use super::*;
+use crate::face::{ArrivedBytes, Denied, FaceLink, HeldVersion, Hold, StoredVersion};
 use crate::rpc::CallError;
 use crate::session::{Incarnation, Key};
 use crate::trust::{Authority, Dialling, HEAD_NAME, MemberKey, client_config, join_config, secret_hash};
@@ -41,6 +42,7 @@ impl Clock for StoppedClock {
 /// Lets in who has the secret, as [`POOL`].
 struct TestRegistry {
     authority: Mutex<Arc<Authority>>,
+    faces: Arc<CountingFaces>,
     generation: AtomicU32,
     /// The keys of each, of which the last is the newest.
     seats: Mutex<BTreeMap<PoolId, (Vec<Fingerprint>, Arc<Seat>)>>,
@@ -126,7 +128,7 @@ impl Registry for TestRegistry {
         seats.get(&pool).filter(|(known, _)| known.contains(&key)).map(|(_, seat)| Arc::clone(seat))
     }
 
-    fn arrived(&self, _: PoolId, _: SocketAddr) {}
+    fn arrived(&self, _: PoolId, _: SocketAddr, _: Option<&HttpFace>) {}
 
     fn keys(&self, _: PoolId) -> Keys {
         let material = KeyMaterial { generation: KeyGeneration::FIRST, nfs: [1; 32], http: [2; 32] };
@@ -148,6 +150,39 @@ impl Registry for TestRegistry {
     fn lease(&self) -> Duration {
         Duration::from_secs(10)
     }
+
+    fn data_faces(&self) -> Option<Arc<dyn DataFaces>> {
+        Some(Arc::clone(&self.faces) as Arc<dyn DataFaces>)
+    }
+
+    fn http(&self) -> Option<HeadHttp> {
+        Some(HeadHttp { name: "head.example.org".to_owned(), port: 8080 })
+    }
+}
+
+/// Holds every file; the count of the `Arc` has how many.
+#[derive(Default)]
+struct CountingFaces(Arc<()>);
+
+#[async_trait]
+impl DataFaces for CountingFaces {
+    async fn hold(&self, _: PoolId, _: FileId, _: u64) -> Result<Option<(Hold, HeldVersion)>, Denied> {
+        let time = types::Timestamp::new(1, 0).unwrap();
+        let held = HeldVersion { birth: time, size: 1, mtime: time, io: types::IoMode::Auto };
+        Ok(Some((Box::new(Arc::clone(&self.0)), held)))
+    }
+
+    async fn begin(&self, _: PoolId, _: FileId, _: bool) -> Result<Vec<types::ChecksumKind>, Denied> {
+        unreachable!("no test begins an upload here")
+    }
+
+    fn put_off(&self, _: PoolId, _: FileId) {}
+
+    fn give_up(&self, _: PoolId, _: FileId) {}
+
+    async fn complete(&self, _: PoolId, _: FileId, _: ArrivedBytes) -> Result<StoredVersion, Denied> {
+        unreachable!("no test completes an upload here")
+    }
 }
 
 struct Head {
@@ -161,8 +196,8 @@ async fn head() -> Head {
     let authority = Authority::make(&CLUSTER).unwrap();
     let (tls, of_serve) = watch::channel(authority.server_config(None).unwrap());
     let authority = Mutex::new(Arc::new(authority));
-    let registry =
-        Arc::new(TestRegistry { authority, generation: AtomicU32::new(0), seats: Mutex::default() });
+    let (generation, faces) = (AtomicU32::new(0), Arc::default());
+    let registry = Arc::new(TestRegistry { authority, faces, generation, seats: Mutex::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
@@ -225,6 +260,7 @@ fn hello(incarnation: u64, has_lease: bool) -> Hello {
         pool: POOL.0,
         clone_granularity: None,
         status: Status::of(&status),
+        http: Added(None),
     }
 }
 
@@ -252,7 +288,7 @@ async fn a_token_opens_nothing_but_joining() {
     assert!(say(&stranger, &hello(1, false)).await.unwrap_err().contains("no certificate"));
     let refused = stranger.call::<_, Renewed>(RENEW, &renewal(), TIME).await;
     assert!(matches!(refused, Err(CallError::Refused)));
-    for procedure in [ATTACH, BYE, 0, 10, 11, 12, 28, 39, CERTIFY, u32::MAX] {
+    for procedure in [ATTACH, BYE, 0, 10, 11, 12, 28, 39, 40, 41, 42, 43, 59, CERTIFY, u32::MAX] {
         let refused = stranger.call::<_, ()>(procedure, &(), TIME).await;
         assert!(matches!(refused, Err(CallError::Refused)), "{procedure}");
     }
@@ -343,6 +379,46 @@ async fn a_peer_that_says_nothing_is_cut() {
     let head = head().await;
     let stranger = head.stranger().await;
     tokio::time::timeout(Duration::from_secs(60), stranger.closed()).await.expect("it is cut");
+}
+
+/// Draws the same number each time.
+struct OneNumber;
+
+impl types::Random for OneNumber {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(1);
+    }
+}
+
+#[tokio::test]
+async fn a_pool_holds_files_after_its_hello_and_until_its_session_ends() {
+    let head = head().await;
+    let control = head.dial(head.member().await).await;
+    let link = FaceLink::new(Arc::new(OneNumber));
+    link.connect(Arc::clone(&control), None);
+    let held = || Arc::strong_count(&head.registry.faces.0) - 1;
+    assert!(link.hold(FileId(7), 1).await.is_err(), "it has said no hello");
+    let welcome: Welcome = control.call(HELLO, &hello(1, false), TIME).await.unwrap();
+    let Welcome::Welcome { http, .. } = welcome else { panic!("it is refused") };
+    assert_eq!(http.0, head.registry.http());
+    let _hold = link.hold(FileId(7), 1).await.unwrap().expect("it is held");
+    assert_eq!(held(), 1);
+    control.close();
+    let all = async {
+        while held() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(TIME, all).await.expect("nothing is held any more");
+}
+
+#[tokio::test]
+async fn a_pool_with_a_face_that_cannot_be_is_refused() {
+    let head = head().await;
+    let control = head.dial(head.member().await).await;
+    let face = HttpFace { port: 0, ..HttpFace::default() };
+    let strange = Hello { http: Added(Some(ToldFace::of(&face))), ..hello(1, false) };
+    assert!(say(&control, &strange).await.unwrap_err().contains("port"));
 }
 
 #[test]

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use types::{ByteRange, Device, Epoch, FileId, FileKind, IoMode, Name, SymlinkTarget, Timestamp};
 use xdr::{XdrError, from_bytes, to_bytes};
 
-use super::values::Time;
 use super::*;
 
 const POOL: PoolId = PoolId(3);

@@ -32,6 +32,17 @@ impl Arrivals {
         self.arrived.lock().remove(&file).map(|(arrived, _)| arrived)
     }
 
+    pub fn has(&self, file: FileId) -> bool {
+        self.arrived.lock().contains_key(&file)
+    }
+
+    /// The head has refused the upload: its bytes are of no use, unless the same request may succeed later.
+    pub fn note_refused(&self, file: FileId, refusal: &Refusal) {
+        if !refusal.may_pass() {
+            drop(self.take(file));
+        }
+    }
+
     /// `false`: there are too many.
     fn keep(&self, file: FileId, arrived: Arrived, expires_s: u64, now_s: u64) -> bool {
         let mut all = self.arrived.lock();

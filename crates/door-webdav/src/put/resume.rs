@@ -19,6 +19,7 @@ use types::{Checksum, ChecksumKind, FileId};
 
 use super::terms::{promised, terms};
 use crate::call::Call;
+use crate::completions::StoredUpload;
 use crate::refusal::Refusal;
 use crate::representation::stored;
 use crate::upload::Uploading;
@@ -112,7 +113,8 @@ impl PartialPuts {
             kept.promise(promised);
         }
         let owner = call.lock_owner()?;
-        Ok(stored(&self.uploading.publish(kept.finish().await?, owner).await?))
+        let published = self.uploading.publish(kept.finish().await?, owner).await?;
+        Ok(stored(&StoredUpload::of(&published)))
     }
 
     async fn begin_parts(

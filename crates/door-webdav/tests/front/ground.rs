@@ -10,9 +10,11 @@ use api::{
 };
 use async_trait::async_trait;
 use files::{Files, FilesServices};
-use forebay_door_webdav::{Front, FrontConfig, FrontService, FrontServices, Redirect, ThirdPartyConfig};
+use forebay_door_webdav::{
+    Front, FrontConfig, FrontService, FrontServices, LocalCompletions, Redirect, ThirdPartyConfig,
+};
 use http::{Method, header};
-use http_server::{Memory, Peer, Request, RequestBody, Response, Service};
+use http_server::{Memory, Peer, Request, RequestBody, Response, Service, TlsPeer};
 use namespace::{Config, Database, SqlNamespace, Sync};
 use tempfile::TempDir;
 use testkit::clock::ManualClock;
@@ -109,7 +111,19 @@ impl Scene {
     }
 }
 
+/// How a client has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
 impl Asked {
+    /// The head, as data faces ask it.
+    pub fn completions(&self) -> LocalCompletions {
+        self.0.0.completions()
+    }
+
     /// Asks with headers of its own.
     pub async fn ask(
         &self,
@@ -118,10 +132,22 @@ impl Asked {
         own: &[(&'static str, &str)],
         body: RequestBody,
     ) -> Response {
+        self.ask_by(Scheme::Http, method, path, own, body).await
+    }
+
+    pub async fn ask_by(
+        &self,
+        scheme: Scheme,
+        method: &str,
+        path: &str,
+        own: &[(&'static str, &str)],
+        body: RequestBody,
+    ) -> Response {
         let mut headers = http::HeaderMap::new();
         headers.insert(header::HOST, "head.example:80".parse().unwrap());
         own.iter().for_each(|(name, value)| _ = headers.insert(*name, value.parse().unwrap()));
-        let peer = Peer { address: at(9), local: at(80), tls: None, memory: Memory::unbounded() };
+        let tls = (scheme == Scheme::Https).then(|| TlsPeer { certificates: Vec::new() });
+        let peer = Peer { address: at(9), local: at(80), tls, memory: Memory::unbounded() };
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let uri = path.parse().unwrap();
         let version = http::Version::HTTP_11;

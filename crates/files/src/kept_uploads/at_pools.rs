@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::Caller;
 use parking_lot::Mutex;
-use types::{ChecksumKind, Clock, FileId};
+use types::{ChecksumKind, Clock, FileId, PoolId};
 
 use super::places::Places;
 use super::{UploadBounds, UploadPlace};
@@ -26,6 +26,8 @@ struct SentUploads<T> {
 struct Sent<T> {
     upload: Upload,
     is_begun: bool,
+    /// Bytes have come to the pool.
+    was_begun: bool,
     terms: Terms<T>,
 }
 
@@ -52,15 +54,27 @@ impl<T: Clone + Send + Sync + 'static> UploadsAtPools<T> {
     /// Keeps an upload for as long as it may be begun, counted from now.
     pub fn keep(&self, upload: Upload, place: UploadPlace, of_door: T, patience: Duration) {
         let deadline = self.0.clock.monotonic() + patience;
-        self.0.put(upload, Terms { of_door, deadline, _place: place });
+        self.0.put(upload, Terms { of_door, deadline, _place: place }, false);
     }
 
-    /// The bytes are about to come in. Until the upload is put off it cannot be begun again. The answer tells the sums that
-    /// will be compared or kept; `None`: the upload is over, or was begun.
-    pub fn begin(&self, file: FileId) -> Option<Vec<ChecksumKind>> {
+    /// Where the bytes come in.
+    pub fn pool_of(&self, file: FileId) -> Option<PoolId> {
+        self.0.uploads.lock().get(&file).map(|sent| sent.upload.pool())
+    }
+
+    /// The bytes are about to come in, or are at the pool already (`has_bytes`). Until the upload is put off it cannot be
+    /// begun again. The answer tells the sums that will be compared or kept; `None`: the upload is over, or was begun. It is
+    /// over where the pool has lost the bytes that came before: others would mix with what is left of them.
+    pub fn begin(&self, file: FileId, has_bytes: bool) -> Option<Vec<ChecksumKind>> {
         let mut uploads = self.0.uploads.lock();
         let sent = uploads.get_mut(&file).filter(|sent| !sent.is_begun)?;
-        sent.is_begun = true;
+        if sent.was_begun && !has_bytes {
+            let over = uploads.remove(&file);
+            drop(uploads);
+            drop(over);
+            return None;
+        }
+        (sent.is_begun, sent.was_begun) = (true, true);
         Some(sent.upload.kinds())
     }
 
@@ -82,7 +96,7 @@ impl<T: Clone + Send + Sync + 'static> UploadsAtPools<T> {
     pub fn complete(&self, file: FileId, received: Received) -> Option<(Complete, T)> {
         let Sent { mut upload, terms, .. } = self.0.uploads.lock().remove(&file)?;
         let (shared, of_door) = (Arc::clone(&self.0), terms.of_door.clone());
-        upload.keep_by(move |upload| shared.put(upload, terms));
+        upload.keep_by(move |upload| shared.put(upload, terms, true));
         Some((upload.received(received), of_door))
     }
 
@@ -96,8 +110,9 @@ impl<T: Clone + Send + Sync + 'static> UploadsAtPools<T> {
 }
 
 impl<T> SentUploads<T> {
-    fn put(&self, upload: Upload, terms: Terms<T>) {
+    fn put(&self, upload: Upload, terms: Terms<T>, was_begun: bool) {
         let file = upload.file().file;
-        let _other = self.uploads.lock().insert(file, Sent { upload, is_begun: false, terms });
+        let sent = Sent { upload, is_begun: false, was_begun, terms };
+        let _other = self.uploads.lock().insert(file, sent);
     }
 }

@@ -134,29 +134,38 @@ async fn complete(
 
 pub async fn an_upload_at_a_pool_is_begun_once_unless_it_is_put_off(scene: World) {
     let (uploads, file) = sent(&scene).await;
-    assert_eq!(uploads.begin(file), Some(vec![ChecksumKind::Adler32]));
-    assert_eq!(uploads.begin(file), None);
+    assert_eq!(uploads.begin(file, false), Some(vec![ChecksumKind::Adler32]));
+    assert_eq!(uploads.begin(file, false), None);
     uploads.put_off(file);
-    assert!(uploads.begin(file).is_some());
+    assert!(uploads.begin(file, true).is_some());
     let rules = Rules { refuses: true, may_pass: true, ..Rules::default() };
     assert!(matches!(complete(&uploads, file, &rules).await, Err(PublishError::Door(true))));
-    assert!(uploads.begin(file).is_some(), "the hindrance may pass");
+    assert!(uploads.begin(file, true).is_some(), "the hindrance may pass");
     let published = complete(&uploads, file, &Rules::default()).await.unwrap();
     assert_eq!(scene.found("file").await.unwrap(), published.attributes);
     assert!(uploads.complete(file, received()).is_none(), "it is over");
 }
 
+/// The second body would mix with what is left of the first.
+pub async fn an_upload_at_a_pool_that_has_lost_its_bytes_is_over(scene: World) {
+    let (uploads, file) = sent(&scene).await;
+    assert!(uploads.begin(file, false).is_some());
+    uploads.put_off(file);
+    assert_eq!((uploads.begin(file, false), uploads.begin(file, true)), (None, None));
+    assert_eq!(scene.reap().await, vec![file]);
+}
+
 pub async fn an_upload_at_a_pool_that_is_not_begun_in_time_or_given_up_leaves_nothing(scene: World) {
     let (uploads, file) = sent(&scene).await;
-    uploads.begin(file).unwrap();
+    uploads.begin(file, false).unwrap();
     scene.clock.pass(Duration::from_secs(61));
     uploads.give_up_idle();
     assert!(scene.reap().await.is_empty(), "one that is begun ends with its request");
     uploads.put_off(file);
     uploads.give_up_idle();
-    assert_eq!((uploads.begin(file), scene.reap().await), (None, vec![file]));
+    assert_eq!((uploads.begin(file, false), scene.reap().await), (None, vec![file]));
     let (uploads, file) = sent(&scene).await;
-    uploads.begin(file).unwrap();
+    uploads.begin(file, false).unwrap();
     uploads.give_up(file);
-    assert_eq!((uploads.begin(file), scene.reap().await), (None, vec![file]));
+    assert_eq!((uploads.begin(file, false), scene.reap().await), (None, vec![file]));
 }

@@ -68,6 +68,7 @@ macro_rules! names_suite {
                 an_upload_that_is_begun_anew_takes_the_place_of_the_one_before
                 an_upload_that_nobody_goes_on_with_gives_its_place_and_its_bytes_up
                 an_upload_at_a_pool_is_begun_once_unless_it_is_put_off
+                an_upload_at_a_pool_that_has_lost_its_bytes_is_over
                 an_upload_at_a_pool_that_is_not_begun_in_time_or_given_up_leaves_nothing
             }
             walks {

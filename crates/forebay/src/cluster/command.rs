@@ -60,6 +60,8 @@ pub struct PoolHostReport {
     pub name: String,
     /// Where clients reach the pool.
     pub address: Option<String>,
+    /// Where clients of HTTP reach it. `None`: they are not sent there.
+    pub http: Option<String>,
     #[serde(flatten)]
     pub seen: PoolHostView,
     pub offline: Option<String>,

@@ -7,15 +7,19 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use admin::instance::PoolHostView;
 use anyhow::{Context, Result};
-use api::{KeyGeneration, PoolList, Term};
+use api::{Face, FaceElsewhere, KeyGeneration, PoolList, Term};
 use async_trait::async_trait;
 use cluster::trust::{Fingerprint, Token};
-use cluster::{HeadTls, Join, Joined, LeaseRules, Registry, RemotePool, Seat, Standing, Terms};
+use cluster::{
+    DataFaces, HeadHttp, HeadTls, HttpFace, Join, Joined, LeaseRules, Registry, RemotePool, Seat, Standing,
+    Terms,
+};
+use door_webdav::LocalCompletions;
 use files::PunctualPool;
 use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
@@ -26,10 +30,12 @@ use types::{Clock, FileId, PoolId};
 use super::authorities::{self, Authorities};
 use super::book::{Book, KeptKeys, KeptPool, KeyStanding, Newcomer};
 use super::command::{ClusterReport, PoolHostReport, TokenReport};
+use super::faces::Faces;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::keys::{Keys, PoolsElsewhere};
 use crate::services::Services;
+use crate::up::http::url_host;
 
 /// Longer texts of hosts are cut.
 const HOST_MAX: usize = 64;
@@ -63,6 +69,10 @@ pub struct ClusterHead {
     /// As the hosts called themselves when they joined; here, for the list may be on its way to the disk. Leaf lock.
     names: RwLock<BTreeMap<PoolId, String>>,
     myself: Weak<ClusterHead>,
+    /// Set at the start if there is HTTP, before hosts come.
+    http: OnceLock<HeadHttp>,
+    /// Set when HTTP is served.
+    faces: OnceLock<Arc<dyn DataFaces>>,
 }
 
 /// The keys of the cluster, here, for the list may be on its way to the disk.
@@ -116,6 +126,8 @@ impl ClusterHead {
             seats: RwLock::default(),
             names: RwLock::default(),
             myself: Weak::clone(myself),
+            http: OnceLock::new(),
+            faces: OnceLock::new(),
         });
         known.iter().try_for_each(|pool| head.place(pool))?;
         head.end_overlap_if_due(&mut head.book.lock())?;
@@ -125,6 +137,17 @@ impl ClusterHead {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where clients reach HTTP. Without a name that is where hosts reach the head.
+    pub fn set_http(&self, name: Option<String>, port: u16) {
+        let name = name.map(|name| url_host(&name)).unwrap_or_default();
+        let _ = self.http.set(HeadHttp { name, port: port.into() });
+    }
+
+    /// Data faces of pools on other hosts are answered from here on.
+    pub fn serve_data_faces(&self, completions: LocalCompletions) {
+        let _ = self.faces.set(Arc::new(Faces(completions)));
     }
 
     /// For connections of pool hosts: the certificates of now.
@@ -180,6 +203,7 @@ impl ClusterHead {
             PoolHostReport {
                 name: pool.to_string(),
                 address: self.list.address(pool, door_nfs::NAME).map(|address| address.to_string()),
+                http: self.list.face(pool, door_webdav::NAME).map(|face| http_url(&face)),
                 seen: seen.remove(&pool).unwrap_or_default(),
                 offline: status.trouble(),
                 free_bytes: status.free_bytes,
@@ -258,6 +282,23 @@ fn tls_of(authorities: &Authorities) -> Result<Arc<HeadTls>> {
     tls.context("cannot make the certificate of the head")
 }
 
+/// At the address at which clients reach NFS there.
+fn http_face(nfs: SocketAddr, http: &HttpFace) -> Face {
+    let HttpFace { port, name, is_tls, plain_networks } = http.clone();
+    let elsewhere = FaceElsewhere { name, is_encrypted: is_tls, plain_networks };
+    Face { address: SocketAddr::new(nfs.ip(), port), elsewhere: Some(elsewhere) }
+}
+
+/// For people: with `https` if the face takes that.
+fn http_url(face: &Face) -> String {
+    let elsewhere = face.elsewhere.as_ref();
+    let scheme = if elsewhere.is_some_and(|face| face.is_encrypted) { "https" } else { "http" };
+    match elsewhere.and_then(|face| face.name.as_ref()) {
+        Some(name) => format!("{scheme}://{name}:{}", face.address.port()),
+        None => format!("{scheme}://{}", face.address),
+    }
+}
+
 /// A text of a pool host, for terminals and logs.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(HOST_MAX).collect()
@@ -298,10 +339,20 @@ impl Registry for ClusterHead {
         Some(Arc::clone(&placed.seat))
     }
 
-    fn arrived(&self, pool: PoolId, address: SocketAddr) {
-        if let Err(error) = self.list.set_address(pool, door_nfs::NAME, address) {
+    fn arrived(&self, pool: PoolId, address: SocketAddr, http: Option<&HttpFace>) {
+        let nfs = self.list.set_address(pool, door_nfs::NAME, address);
+        let http = http.map(|http| http_face(address, http));
+        if let Err(error) = nfs.and_then(|()| self.list.set_face(pool, door_webdav::NAME, http)) {
             tracing::error!(%pool, %error, "no client is sent to a pool");
         }
+    }
+
+    fn data_faces(&self) -> Option<Arc<dyn DataFaces>> {
+        self.faces.get().cloned()
+    }
+
+    fn http(&self) -> Option<HeadHttp> {
+        self.http.get().cloned()
     }
 
     fn keys(&self, pool: PoolId) -> cluster::Keys {

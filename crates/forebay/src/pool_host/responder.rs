@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use admin::HostSnapshot;
+use admin::instance::{OperationCount, PoolView, Problem, Snapshot};
 use anyhow::{Result, bail};
 use api::{NamespaceError, Paths, Pool, Term};
 use async_trait::async_trait;
@@ -14,13 +16,16 @@ use types::hex::Hex;
 use types::{Clock, FileId, Name, PoolId};
 
 use super::KnownHost;
-use super::status::{self, HeadLink, HostProblem, HostStatus, NfsFace};
+use super::http::ShownHttp;
+use super::status::{self, HeadLink, HostProblem, HostStatus, HttpPlace, NfsFace};
 use crate::control::{self, Items, Request};
+use crate::pool_map::PoolPace;
 use crate::pools::iostat::PoolIo;
 use crate::pools::scrub::{self, ScrubStatus};
 use crate::pools::{PoolState, busiest, calibrate, problems};
 use crate::progress::Meter;
 use crate::questions::PoolQuestion;
+use crate::up::overview::{pool_io, pool_view, scrub_view};
 use crate::up::supervision::{Supervised, silent_listeners};
 
 /// A pool host has no namespace: files have numbers here.
@@ -37,6 +42,7 @@ pub struct HostResponder {
     pub host: KnownHost,
     pub cluster: [u8; 16],
     pub nfs: SocketAddr,
+    pub http: Option<ShownHttp>,
     pub clock: Arc<dyn Clock>,
     pub started: Duration,
     pub local: Arc<LocalPool>,
@@ -49,17 +55,10 @@ pub struct HostResponder {
 
 impl HostResponder {
     pub fn status(&self) -> HostStatus {
-        let MemberReport { standing, age, connections, lease_left, term } = self.member.report();
+        let report = self.member.report();
+        let (head, lease_left, term) = (self.head_link(&report), report.lease_left, report.term);
         let pool = self.pool.status();
         let (clients, sessions) = self.door.get().map(|door| door.known()).unwrap_or_default();
-        let head = HeadLink {
-            address: standing.head.unwrap_or_else(|| self.host.heads.join(", ")),
-            connected: standing.is_connected,
-            since_s: age.as_secs(),
-            trouble: standing.trouble,
-            connections: connections as u64,
-            reconnects: standing.sessions.saturating_sub(1),
-        };
         HostStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -75,7 +74,8 @@ impl HostResponder {
                 clients: clients as u64,
                 sessions: sessions as u64,
             },
-            problems: self.problems(&head, lease_left),
+            http: self.http.map(HttpPlace::of),
+            problems: self.problems_of(&head, lease_left).into_iter().map(HostProblem::from).collect(),
             head,
             total_bytes: pool.total_bytes,
             free_bytes: pool.free_bytes,
@@ -86,12 +86,65 @@ impl HostResponder {
         }
     }
 
-    fn problems(&self, head: &HeadLink, lease_left: Duration) -> Vec<HostProblem> {
+    fn head_link(&self, report: &MemberReport) -> HeadLink {
+        let MemberReport { standing, age, connections, .. } = report.clone();
+        HeadLink {
+            address: standing.head.unwrap_or_else(|| self.host.heads.join(", ")),
+            connected: standing.is_connected,
+            since_s: age.as_secs(),
+            trouble: standing.trouble,
+            connections: connections as u64,
+            reconnects: standing.sessions.saturating_sub(1),
+        }
+    }
+
+    /// As `/health` tells them.
+    pub fn problems(&self) -> Vec<Problem> {
+        let report = self.member.report();
+        self.problems_of(&self.head_link(&report), report.lease_left)
+    }
+
+    fn problems_of(&self, head: &HeadLink, lease_left: Duration) -> Vec<Problem> {
         let has_no_lease = head.connected && lease_left.is_zero();
         let of_cluster = head.problem().into_iter().chain(has_no_lease.then(status::no_lease));
         let of_pool = problems::of_status(&self.pool.status()).into_iter();
-        let of_pool = of_pool.chain(problems::of_disk(&self.local)).map(HostProblem::from);
-        of_cluster.chain(of_pool).collect()
+        of_cluster.chain(of_pool).chain(problems::of_disk(&self.local)).collect()
+    }
+
+    /// As `/metrics` tells them.
+    pub fn figures(&self, operations: Vec<OperationCount>) -> HostSnapshot {
+        let MemberReport { standing, lease_left, .. } = self.member.report();
+        let io = [(self.local.id(), self.local.io())];
+        let view = pool_view(self.pool.status(), Some(self.nfs), false, PoolPace::default(), (0, 0));
+        let residency = io[0].1.residency;
+        let pool = PoolView {
+            resident_read_bytes: residency.resident,
+            missing_read_bytes: residency.missing,
+            unknown_read_bytes: residency.unknown,
+            scrub: scrub_view(&self.local),
+            ..view
+        };
+        let pool = Snapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            site: Hex(&self.cluster).to_string(),
+            uptime_s: self.clock.monotonic().saturating_sub(self.started).as_secs(),
+            pools: vec![pool],
+            io_modes: pool_io::modes(&io),
+            io_times: pool_io::times(&io),
+            io_lanes: pool_io::lanes(&io),
+            io_cpu: pool_io::cpu(&io),
+            journals: pool_io::journals(&io),
+            gathered: pool_io::gathered(&io),
+            read_ahead: pool_io::read_ahead(&io),
+            operations,
+            ..Snapshot::default()
+        };
+        HostSnapshot {
+            pool,
+            is_connected: standing.is_connected,
+            lease_s: lease_left.as_secs_f64(),
+            reconnects: standing.sessions.saturating_sub(1),
+        }
     }
 
     fn local_pool(&self, id: u32) -> Result<&Arc<LocalPool>> {
@@ -156,11 +209,11 @@ impl Supervised for HostParts {
     }
 
     async fn silent_parts(&self, patience: Duration) -> Vec<String> {
-        // Nobody accepts before the head has answered.
-        if self.0.door.get().is_none() {
-            return Vec::new();
-        }
-        let listener = (format!("NFS listener of {}", self.0.local.id()), self.0.nfs);
-        silent_listeners(&[listener], patience).await
+        let id = self.0.local.id();
+        let http = self.0.http.map(|http| (format!("HTTP listener of {id}"), http.address));
+        // Nobody accepts there before the head has answered.
+        let nfs = self.0.door.get().map(|_| (format!("NFS listener of {id}"), self.0.nfs));
+        let listeners: Vec<_> = nfs.into_iter().chain(http).collect();
+        silent_listeners(&listeners, patience).await
     }
 }

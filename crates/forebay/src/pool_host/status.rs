@@ -4,6 +4,7 @@ use admin::instance::Problem;
 use serde::{Deserialize, Serialize};
 use types::display::{Seconds, Size};
 
+use super::http::ShownHttp;
 use crate::output::counted;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub struct HostStatus {
     /// Of the head. `None`: no head has answered since the start.
     pub term: Option<u64>,
     pub nfs: NfsFace,
+    /// `None`: HTTP is switched off.
+    pub http: Option<HttpPlace>,
     pub total_bytes: u64,
     pub free_bytes: u64,
     pub free_files: u64,
@@ -55,6 +58,28 @@ pub struct NfsFace {
     pub sessions: u64,
 }
 
+/// HTTP of the host.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct HttpPlace {
+    pub address: String,
+    pub tls: bool,
+    /// The head sends clients here.
+    pub data: bool,
+}
+
+impl HttpPlace {
+    pub fn of(shown: ShownHttp) -> HttpPlace {
+        let ShownHttp { address, is_tls, has_data } = shown;
+        HttpPlace { address: address.to_string(), tls: is_tls, data: has_data }
+    }
+
+    fn text(&self) -> String {
+        let tls = if self.tls { "with TLS" } else { "without TLS" };
+        let what = if self.data { "data, /health, /metrics" } else { "/health and /metrics only" };
+        format!("{}, {tls}, {what}", self.address)
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostProblem {
     /// As `/health` of a head names them, and `head-away`, `no-lease`.
@@ -71,9 +96,9 @@ impl From<Problem> for HostProblem {
 }
 
 impl HeadLink {
-    pub fn problem(&self) -> Option<HostProblem> {
-        (!self.connected).then(|| HostProblem {
-            kind: "head-away".to_owned(),
+    pub fn problem(&self) -> Option<Problem> {
+        (!self.connected).then(|| Problem {
+            kind: "head-away",
             what: format!("not connected to the head for {}{}", Seconds(self.since_s), self.why()),
             advice: format!(
                 "check the head, and the network to {}; the pool connects by itself",
@@ -88,9 +113,9 @@ impl HeadLink {
 }
 
 /// Of a host that is connected.
-pub fn no_lease() -> HostProblem {
-    HostProblem {
-        kind: "no-lease".to_owned(),
+pub fn no_lease() -> Problem {
+    Problem {
+        kind: "no-lease",
         what: "the head gives no lease: clients read here and cannot write".to_owned(),
         advice: "look at the log of the head: the pool has to take the fences that it missed first"
             .to_owned(),
@@ -106,6 +131,9 @@ impl HostStatus {
         out += &format!("head       {}, {}\n", head.address, head.text());
         out += &format!("lease      {}\n", self.lease());
         out += &format!("NFS        {}, {}\n", nfs.address, nfs.text());
+        if let Some(http) = &self.http {
+            out += &format!("HTTP       {}\n", http.text());
+        }
         let replicas = counted(self.replicas, "replica", "replicas");
         let (free, total) = (Size(self.free_bytes), Size(self.total_bytes));
         out += &format!("disk       {free} free of {total}, {replicas}\n");
@@ -173,7 +201,8 @@ mod tests {
             lease_s: if connected { 9.4 } else { 0.0 },
             term: Some(4),
             nfs: NfsFace { address: "0.0.0.0:20491".to_owned(), serving: true, clients: 2, sessions: 3 },
-            problems: head.problem().into_iter().collect(),
+            http: Some(HttpPlace { address: "0.0.0.0:8081".to_owned(), tls: true, data: true }),
+            problems: head.problem().into_iter().map(HostProblem::from).collect(),
             head,
             ..HostStatus::default()
         }
@@ -187,6 +216,7 @@ mod tests {
             "head       192.0.2.10:7413, connected for 1 min 15 s, 3 connections, reconnects: 1",
             "lease      9 s left, term 4 of the head",
             "NFS        0.0.0.0:20491, clients 2, sessions 3",
+            "HTTP       0.0.0.0:8081, with TLS, data, /health, /metrics",
         ] {
             assert!(text.lines().any(|told| told == line), "no {line:?} in:\n{text}");
         }

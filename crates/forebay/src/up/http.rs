@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use api::{Observer, Subject};
 use async_trait::async_trait;
 use auth::Authority;
-use door_webdav::{DataFace, DataFaceConfig, Front, FrontConfig, FrontService, FrontServices};
+use door_webdav::{DataFace, DataFaceConfig, Front, FrontConfig, FrontService, FrontServices, HeadPlace};
 use http_server::tls::ClientCertificates;
 use http_server::{ExchangeLog, Limits, PlainClients, Request, Response, Service, Tls, TlsFiles, Transport};
 use tokio::net::TcpListener;
@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Copies that run at a stop may tell their clients and clean up for so long.
 const COPIES_STOP: Duration = Duration::from_secs(2);
 /// Its clients are served also where there is no certificate.
-const THIS_HOST: [Network; 2] = [
+pub const THIS_HOST: [Network; 2] = [
     Network::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
     Network::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
 ];
@@ -97,10 +97,15 @@ impl Ports {
     pub fn tls(&self) -> Option<Arc<Tls>> {
         self.tls.clone()
     }
+
+    /// Where clients reach the head.
+    pub fn port(&self) -> Result<u16> {
+        Ok(self.head.local_addr()?.port())
+    }
 }
 
 /// Without a certificate, and without networks that need none, only this host is served.
-fn address(config: &Config) -> IpAddr {
+pub fn address(config: &Config) -> IpAddr {
     let serves_others = config.http.certificate.is_some() || !config.http.plain_networks.is_empty();
     if serves_others || config.listen.is_loopback() {
         return config.listen;
@@ -108,8 +113,20 @@ fn address(config: &Config) -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
 
+/// The host of `host` or `host:port`, as a URL has it.
+pub fn url_host(authority: &str) -> String {
+    if let Ok(IpAddr::V6(ip)) = authority.parse() {
+        return format!("[{ip}]");
+    }
+    match authority.rfind(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some(at) if !authority[at..].contains(']') => authority[..at].to_owned(),
+        _ => authority.to_owned(),
+    }
+}
+
 /// Clients that need no TLS. `None`: all, since only this host is listened to and there is no certificate.
-fn plain_networks(config: &Config, is_tls: bool) -> Result<Option<Vec<Network>>> {
+pub fn plain_networks(config: &Config, is_tls: bool) -> Result<Option<Vec<Network>>> {
     if !is_tls && address(config).is_loopback() {
         return Ok(None);
     }
@@ -120,7 +137,7 @@ fn plain_networks(config: &Config, is_tls: bool) -> Result<Option<Vec<Network>>>
     Ok(Some(networks))
 }
 
-fn load_certificate(config: &Config) -> Result<Option<Arc<Tls>>> {
+pub fn load_certificate(config: &Config) -> Result<Option<Arc<Tls>>> {
     let (Some(certificate), Some(key)) = (&config.http.certificate, &config.http.key) else {
         return Ok(None);
     };
@@ -140,7 +157,7 @@ pub fn start(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Head { config, data, services, pool_map, keys, files } = *head;
+    let Head { config, data, services, pool_map, keys, files, cluster } = *head;
     let Ports { head: listener, pools, tls, access_log } = ports;
     let (address, is_tls) = (listener.local_addr()?, tls.is_some());
     let plain = plain_networks(config, is_tls)?;
@@ -167,23 +184,25 @@ pub fn start(
             client,
             copy_counts: Arc::clone(&overview.copy_counts),
         },
-        front_config(config, address, is_tls),
+        FrontConfig {
+            redirect: redirect(config, cluster.is_some()),
+            ..front_config(config, address, is_tls)
+        },
     )?;
+    if let Some(cluster) = cluster {
+        cluster.serve_data_faces(front.completions());
+    }
     let plain = plain.map_or(PlainClients::All, |networks| PlainClients::Of(networks.into()));
     let transport = Transport { tls, plain };
-    let limits = Limits {
-        connections_max: config.http.connections_max as usize,
-        stop_time: STOP,
-        ..Limits::default()
-    };
+    let limits = limits(config);
     for (pool, listener) in services.pools.enabled().into_iter().zip(pools) {
         let key = keys.pool_key(pool.id());
         let face = DataFace::new(
             pool,
             key,
             (Arc::clone(&services.clock), Arc::clone(&services.random)),
-            front.completions(),
-            DataFaceConfig { head: address },
+            Arc::new(front.completions()),
+            DataFaceConfig { head: HeadPlace::Here(address) },
         );
         let face = Logged { service: face, access_log: access_log.clone() };
         tasks.spawn(http_server::serve(listener, transport.clone(), Arc::new(face), limits, stop.clone()));
@@ -199,6 +218,21 @@ pub fn start(
         first_login,
         is_loopback_only: address.ip().is_loopback() && !config.listen.is_loopback(),
     })
+}
+
+/// With `auto`, pools of this process have no faces, and those of other hosts have.
+fn redirect(config: &Config, has_cluster: bool) -> door_webdav::Redirect {
+    match config.http.redirect {
+        Redirect::Auto if has_cluster => door_webdav::Redirect::ToFaces,
+        Redirect::Never | Redirect::Auto => door_webdav::Redirect::Never,
+        Redirect::Always => door_webdav::Redirect::ToFaces,
+    }
+}
+
+/// Of each listener.
+pub fn limits(config: &Config) -> Limits {
+    let connections_max = config.http.connections_max as usize;
+    Limits { connections_max, stop_time: STOP, ..Limits::default() }
 }
 
 fn make_admin(head: &Head<'_>, overview: &Arc<Overview>, authority: &Arc<Authority>) -> Result<Arc<Admin>> {
@@ -300,7 +334,7 @@ async fn tick(router: Arc<Router>, mut stop: watch::Receiver<bool>) {
     router.front.0.stop_copies(COPIES_STOP).await;
 }
 
-fn metrics_networks(config: &Http) -> Result<Vec<Network>> {
+pub fn metrics_networks(config: &Http) -> Result<Vec<Network>> {
     let networks = config.metrics_networks.iter().map(|text| text.parse());
     networks.collect::<Result<_, String>>().map_err(|error| anyhow!("http.metrics_networks: {error}"))
 }
@@ -314,11 +348,7 @@ fn front_config(config: &Config, address: SocketAddr, is_tls: bool) -> FrontConf
     }
     FrontConfig {
         site: config.site.clone(),
-        redirect: match config.redirect {
-            Redirect::Never => door_webdav::Redirect::Never,
-            Redirect::Auto => door_webdav::Redirect::Auto,
-            Redirect::Always => door_webdav::Redirect::Always,
-        },
+        redirect: door_webdav::Redirect::Never,
         is_tls,
         authorities,
         reserved: admin::RESERVED,
@@ -440,5 +470,18 @@ mod tests {
             judged("0.0.0.0", &["10.1.0.0/16"], true),
             ("0.0.0.0".to_owned(), networks(&["10.1.0.0/16"]))
         );
+    }
+
+    #[test]
+    fn a_port_is_taken_off_a_name() {
+        for (authority, host) in [
+            ("fb1:7413", "fb1"),
+            ("fb1", "fb1"),
+            ("192.0.2.1:7413", "192.0.2.1"),
+            ("[2001:db8::1]:7413", "[2001:db8::1]"),
+            ("2001:db8::1", "[2001:db8::1]"),
+        ] {
+            assert_eq!(url_host(authority), host);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The instance as the administrator's interface sees it, gathered from the doors, the pools and the namespace.
 
-mod pool_io;
+pub mod pool_io;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -100,7 +100,7 @@ impl Measures {
         latency.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn counts(&self) -> Vec<OperationCount> {
+    pub fn counts(&self) -> Vec<OperationCount> {
         let latencies = self.latencies.read();
         let mut counts: Vec<_> = latencies
             .iter()
@@ -265,21 +265,7 @@ impl Overview {
     }
 
     fn scrub_view(&self, id: PoolId) -> ScrubView {
-        let Some(pool) = self.local_pools.iter().find(|pool| pool.id() == id) else {
-            return ScrubView::default();
-        };
-        let report = pool.scrub_report();
-        ScrubView {
-            running: report.is_running,
-            done_bytes: report.done_bytes,
-            total_bytes: report.total_bytes,
-            read_bytes: report.read_bytes,
-            bad_blocks: report.bad_blocks,
-            verified_bytes: report.verified_bytes,
-            bad_replicas: report.bad.len() as u64,
-            replicas_without_sums: report.last.map_or(0, |last| last.totals.left_out),
-            last_complete_s: report.last.map_or(0, |last| last.ended_s),
-        }
+        self.local_pools.iter().find(|pool| pool.id() == id).map(|pool| scrub_view(pool)).unwrap_or_default()
     }
 
     /// How many there are, and those that are shown.
@@ -307,8 +293,23 @@ impl Overview {
     }
 }
 
+pub fn scrub_view(pool: &LocalPool) -> ScrubView {
+    let report = pool.scrub_report();
+    ScrubView {
+        running: report.is_running,
+        done_bytes: report.done_bytes,
+        total_bytes: report.total_bytes,
+        read_bytes: report.read_bytes,
+        bad_blocks: report.bad_blocks,
+        verified_bytes: report.verified_bytes,
+        bad_replicas: report.bad.len() as u64,
+        replicas_without_sums: report.last.map_or(0, |last| last.totals.left_out),
+        last_complete_s: report.last.map_or(0, |last| last.ended_s),
+    }
+}
+
 /// With bytes per second read and written.
-fn pool_view(
+pub fn pool_view(
     status: PoolStatus,
     address: Option<SocketAddr>,
     drained: bool,

@@ -40,7 +40,9 @@ impl Host {
 
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(FOREBAY);
-        command.args(["pool", "up", "--listen", "127.0.0.1", "--pool-port", "0", "--data"]).arg(self.data());
+        command
+            .args(["pool", "up", "--listen", "127.0.0.1", "--pool-port", "0", "--no-http", "--data"])
+            .arg(self.data());
         command.args(arguments);
         command
     }

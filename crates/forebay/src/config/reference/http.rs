@@ -59,14 +59,15 @@ pub const HTTP: &[Key] = &[
         "http.redirect",
         "\"auto\"",
         &["never", "auto", "always"],
-        "Whether GET and PUT are redirected to the pool with the data. auto: if that pool runs in another process, which \
-         no version supports yet.",
+        "Whether GET and PUT are redirected to the pool with the data. auto: if that pool is on another host that serves \
+         the client by HTTP.",
     ),
     key(
         "http.pool_port",
         "8081",
         "port",
-        "HTTP port of pool 0 with http.redirect = \"always\". Pool N listens on the port that is N higher.",
+        "HTTP port of pool 0 with http.redirect = \"always\", and of a pool host. Pool N listens on the port that is N \
+         higher.",
     ),
     list(
         "http.checksums",

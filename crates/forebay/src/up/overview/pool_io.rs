@@ -13,7 +13,7 @@ use crate::pools::gathered::Gathered;
 use crate::pools::times::Times;
 
 /// Of all pools of this process together.
-pub(super) fn modes(reports: &[(PoolId, IoReport)]) -> Vec<IoModeView> {
+pub fn modes(reports: &[(PoolId, IoReport)]) -> Vec<IoModeView> {
     let mut modes: BTreeMap<(&'static str, &'static str), IoModeView> = BTreeMap::new();
     for count in reports.iter().flat_map(|(_, report)| &report.decisions) {
         let view = modes.entry((count.mode, count.reason)).or_insert_with(|| IoModeView {
@@ -32,7 +32,7 @@ pub(super) fn modes(reports: &[(PoolId, IoReport)]) -> Vec<IoModeView> {
 }
 
 /// Of all pools of this process together.
-pub(super) fn times(reports: &[(PoolId, IoReport)]) -> Vec<IoTimesView> {
+pub fn times(reports: &[(PoolId, IoReport)]) -> Vec<IoTimesView> {
     let mut sums: BTreeMap<(&'static str, &'static str), IoTimes> = BTreeMap::new();
     for latency in reports.iter().flat_map(|(_, report)| &report.latencies) {
         let labels = (latency.kind.label(), latency.mode.label());
@@ -55,7 +55,7 @@ pub(super) fn times(reports: &[(PoolId, IoReport)]) -> Vec<IoTimesView> {
 }
 
 /// Of all pools of this process together.
-pub(super) fn cpu(reports: &[(PoolId, IoReport)]) -> Vec<IoCpuView> {
+pub fn cpu(reports: &[(PoolId, IoReport)]) -> Vec<IoCpuView> {
     let mut sums: BTreeMap<(&'static str, &'static str), (u64, Duration)> = BTreeMap::new();
     for request in reports.iter().flat_map(|(_, report)| &report.cpu) {
         let sum = sums.entry((request.kind.label(), request.mode.label())).or_default();
@@ -71,7 +71,7 @@ pub(super) fn cpu(reports: &[(PoolId, IoReport)]) -> Vec<IoCpuView> {
     views.collect()
 }
 
-pub(super) fn lanes(reports: &[(PoolId, IoReport)]) -> Vec<IoLaneView> {
+pub fn lanes(reports: &[(PoolId, IoReport)]) -> Vec<IoLaneView> {
     let lanes = reports.iter().flat_map(|(id, report)| {
         report.lanes.iter().map(|(lane, load)| IoLaneView {
             pool: id.to_string(),
@@ -87,7 +87,7 @@ pub(super) fn lanes(reports: &[(PoolId, IoReport)]) -> Vec<IoLaneView> {
     lanes.collect()
 }
 
-pub(super) fn journals(reports: &[(PoolId, IoReport)]) -> Vec<JournalView> {
+pub fn journals(reports: &[(PoolId, IoReport)]) -> Vec<JournalView> {
     let journals = reports.iter().filter_map(|(id, report)| Some((id, report.journal?)));
     let views = journals.map(|(id, journal)| JournalView {
         pool: id.to_string(),
@@ -104,7 +104,7 @@ pub(super) fn journals(reports: &[(PoolId, IoReport)]) -> Vec<JournalView> {
     views.collect()
 }
 
-pub(super) fn gathered(reports: &[(PoolId, IoReport)]) -> Vec<GatheredView> {
+pub fn gathered(reports: &[(PoolId, IoReport)]) -> Vec<GatheredView> {
     let gathered = reports.iter().filter_map(|(id, report)| Some((id, Gathered::from(report.gather?))));
     let views = gathered.map(|(id, gathered)| GatheredView {
         pool: id.to_string(),
@@ -120,7 +120,7 @@ pub(super) fn gathered(reports: &[(PoolId, IoReport)]) -> Vec<GatheredView> {
 }
 
 /// Of all pools of this process together.
-pub(super) fn read_ahead(reports: &[(PoolId, IoReport)]) -> ReadAheadView {
+pub fn read_ahead(reports: &[(PoolId, IoReport)]) -> ReadAheadView {
     let counts = reports.iter().map(|(_, report)| report.read_ahead);
     counts.fold(ReadAheadView::default(), |view, counts| ReadAheadView {
         advised_bytes: view.advised_bytes + counts.issued_bytes,
