@@ -309,6 +309,9 @@ impl Pool for MemoryPool {
         if ticket.pool != self.0.id {
             return Err(PoolError::NoReplica(self.0.id));
         }
+        if (ticket.mode, ticket.presence) == (TicketMode::ReadWrite, Presence::Filling) {
+            self.state().removed.remove(&ticket.file);
+        }
         let replica = MemoryReplica::new(self.clone(), *ticket);
         replica.check_opened()?;
         Ok(Arc::new(replica))

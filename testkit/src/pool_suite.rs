@@ -45,6 +45,7 @@ macro_rules! pool_suite {
             truncation_shrinks_grows_and_makes
             a_size_that_no_file_can_have_is_too_large
             a_removed_replica_does_not_come_back
+            a_removed_replica_is_made_again_to_be_filled
             removals_are_not_synced_while_a_replica_is_there
             an_open_replica_outlives_its_removal
             a_local_range_reads_what_was_written
@@ -269,6 +270,32 @@ pub async fn a_removed_replica_does_not_come_back(subject: impl PoolUnderTest) {
     assert!(matches!(write(&never_written, 0, b"x").await, Err(PoolError::NoReplica(_))));
     assert_eq!(pool.replicas(FileId(0), 10).await.expect("it can be listed"), []);
     assert_eq!(pool.status().replicas, 0);
+}
+
+/// Its file was moved away, and comes back.
+pub async fn a_removed_replica_is_made_again_to_be_filled(subject: impl PoolUnderTest) {
+    let pool = subject.pool();
+    let before = writer(&pool, 7).await;
+    write(&before, 0, b"before").await.expect("there is space");
+    pool.remove(&[FileId(7)], ANSWER_TIME).await.sole().expect("it can be removed");
+    pool.sync_removals(&[FileId(7)], ANSWER_TIME).await.expect("it is gone");
+    assert_eq!(pool.facts(&[FileId(7)], ANSWER_TIME).await.sole().expect("facts are known"), None);
+    let to_fill = Ticket {
+        presence: api::Presence::Filling,
+        birth: api::Birth(9),
+        ..ticket(pool.id(), 7, TicketMode::ReadWrite, 0)
+    };
+    let filled = pool.open(&to_fill).await.expect("it may be here again");
+    pool.make(&[(FileId(7), api::Birth(9))], ANSWER_TIME).await.sole().expect("it is made");
+    write(&filled, 0, b"now").await.expect("there is space");
+    filled.sync().await.expect("the disk is well");
+    assert_eq!(read(&reader(&pool, 7).await, 0, 10).await, (b"now".to_vec(), true));
+    assert_eq!(read(&before, 0, 10).await, (b"before".to_vec(), true), "whoever has it open goes on");
+    let facts = pool.facts(&[FileId(7)], ANSWER_TIME).await.sole().expect("facts are known");
+    assert_eq!(facts.map(|facts| (facts.birth, facts.size)), Some((api::Birth(9), 3)));
+    pool.remove(&[FileId(7)], ANSWER_TIME).await.sole().expect("it can be removed");
+    let late = pool.open(&ticket(pool.id(), 7, TicketMode::ReadWrite, 5)).await;
+    assert!(matches!(late.map(|_| ()), Err(PoolError::NoReplica(_))));
 }
 
 pub async fn removals_are_not_synced_while_a_replica_is_there(subject: impl PoolUnderTest) {

@@ -32,7 +32,8 @@ pub trait Pool: Send + Sync {
     fn id(&self) -> PoolId;
 
     /// Opens the replica that a ticket names. The ticket says what a missing replica means: an `Unmade` one is made by
-    /// the first write, and is an empty file until then. For a write ticket an error may be returned at the first use
+    /// the first write, and is an empty file until then. One that was removed is made again for a ticket to one that is being
+    /// filled, and for no other. For a write ticket an error may be returned at the first use
     /// only.
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError>;
 

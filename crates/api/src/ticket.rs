@@ -59,6 +59,9 @@ pub enum Presence {
     /// The file is empty, and the first write makes it. For the head itself, and for clients of a pool that knows which
     /// files are gone.
     Unmade,
+    /// As `Unmade`, and also where the file had a replica before that was removed: one is made of that at another pool. For the
+    /// head itself.
+    Filling,
     /// It was made before the ticket was sealed, so the file is gone.
     Made,
     /// The file has data, which are lost.
@@ -287,6 +290,7 @@ mod tests {
         let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
         for (is_made_by_pool, of_head, of_client) in [
             (false, Presence::Unmade, Presence::Made),
+            (false, Presence::Filling, Presence::Made),
             (false, Presence::Made, Presence::Made),
             (false, Presence::Written, Presence::Written),
             (true, Presence::Unmade, Presence::Unmade),

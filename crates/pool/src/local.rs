@@ -308,6 +308,18 @@ impl LocalPool {
         self.replica(file).await
     }
 
+    /// Of a file that comes from another pool, and may have been here before. Those that have the removed replica open do
+    /// not reach the new one.
+    async fn replica_to_refill(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
+        self.shared.removed.forget(file);
+        let replica = self.replica_to_fill(file).await?;
+        if !replica.file().is_removed() {
+            return Ok(replica);
+        }
+        self.replicas.drop_replica(&replica);
+        self.replica(file).await
+    }
+
     /// Writers that never sync fill the table with files that must not be closed; the next caller waits for some.
     async fn settle_all(&self, replicas: Vec<Arc<Replica>>) {
         let mut settled = Vec::with_capacity(replicas.len());
@@ -402,6 +414,7 @@ impl Pool for LocalPool {
         }
         let replica = match (ticket.mode, ticket.presence) {
             (TicketMode::ReadWrite, Presence::Unmade) => self.replica_to_fill(ticket.file).await?,
+            (TicketMode::ReadWrite, Presence::Filling) => self.replica_to_refill(ticket.file).await?,
             _ => self.replica(ticket.file).await?,
         };
         // A write runs on a thread of the engine anyway, and looks at the replica there.

@@ -1,6 +1,7 @@
 //! The replicas removed lately: a late write of the head's own must not bring one back.
 //!
-//! File ids are never reused, so a removed replica is gone for ever. The set is bounded, the oldest is forgotten. Clients'
+//! File ids are never reused, so a removed replica is gone for ever, unless its file comes back from another pool. The set is
+//! bounded, the oldest is forgotten. Clients'
 //! tickets make no replica, so that it matters only to a request of the head that is under way while the file goes.
 
 use std::collections::{HashSet, VecDeque};
@@ -38,6 +39,14 @@ impl Removed {
         }
     }
 
+    /// The file is about to have a replica again.
+    pub fn forget(&self, file: FileId) {
+        let mut set = self.set.lock();
+        if set.files.remove(&file) {
+            set.oldest_first.retain(|known| *known != file);
+        }
+    }
+
     pub fn contains(&self, file: FileId) -> bool {
         self.set.lock().files.contains(&file)
     }
@@ -55,5 +64,11 @@ mod tests {
         }
         assert!(!removed.contains(FileId(1)));
         assert!((2..=4).all(|file| removed.contains(FileId(file))));
+        removed.forget(FileId(3));
+        removed.add(FileId(5));
+        assert_eq!(
+            (2..=5).map(|file| removed.contains(FileId(file))).collect::<Vec<_>>(),
+            [true, false, true, true]
+        );
     }
 }

@@ -59,7 +59,7 @@ impl MemoryReplica {
     fn check_present(&self, replica: Option<&ReplicaCell>) -> Result<(), PoolError> {
         match self.ticket.presence {
             _ if replica.is_some() => Ok(()),
-            Presence::Unmade => Ok(()),
+            Presence::Unmade | Presence::Filling => Ok(()),
             Presence::Made => Err(PoolError::NoReplica(self.pool.0.id)),
             Presence::Written => Err(self.pool.0.lost("it has data, and its replica is gone")),
         }

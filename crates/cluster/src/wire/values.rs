@@ -24,6 +24,7 @@ impl Xdr for Ticket {
             Presence::Unmade => 0,
             Presence::Made => 1,
             Presence::Written => 2,
+            Presence::Filling => 3,
         });
         e.put_u32(io.number().into());
     }
@@ -40,6 +41,7 @@ impl Xdr for Ticket {
             0 => Presence::Unmade,
             1 => Presence::Made,
             2 => Presence::Written,
+            3 => Presence::Filling,
             value => return Err(XdrError::InvalidDiscriminant { type_name: "Presence", value }),
         };
         let value = d.u32()?;

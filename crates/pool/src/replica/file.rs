@@ -262,7 +262,7 @@ impl ReplicaFile {
     pub fn check_present(&self, shared: &PoolParts, claim: Claim) -> Result<(), PoolError> {
         match claim.presence {
             _ if self.open().is_some() => Ok(()),
-            Presence::Unmade => Ok(()),
+            Presence::Unmade | Presence::Filling => Ok(()),
             Presence::Made => Err(PoolError::NoReplica(shared.id())),
             Presence::Written => Err(self.record.faults.lost(shared, "it has data, and its replica is gone")),
         }
