@@ -289,6 +289,10 @@ macro_rules! namespace_suite {
             a_file_with_a_length_and_no_replica_is_lost_until_it_is_made_empty
             a_file_that_loses_its_last_replica_is_lost_if_it_has_a_length
             the_epoch_only_rises
+            a_copy_is_noted_beside_a_good_replica_and_takes_its_place_in_one_change
+            a_copy_does_not_take_the_place_of_a_replica_of_a_file_that_was_changed
+            a_replica_is_not_made_where_there_is_another_or_of_nothing
+            files_with_replicas_that_are_not_good_are_listed_in_pages
             files_are_told_with_their_localities_in_pages
             client_records_are_kept_by_owner
             usage_counts_files_and_bytes

@@ -75,6 +75,11 @@ impl Locality {
         self.replicas().iter().map(|replica| replica.pool)
     }
 
+    /// Of the replica at a pool. `None`: there is none.
+    pub fn state_at(&self, pool: PoolId) -> Option<ReplicaState> {
+        self.replicas().iter().find(|replica| replica.pool == pool).map(|replica| replica.state)
+    }
+
     /// Pools whose replica may be read and written.
     pub fn good_pools(&self) -> impl Iterator<Item = PoolId> + '_ {
         let good = self.replicas().iter().filter(|replica| replica.state == ReplicaState::Good);
@@ -84,8 +89,11 @@ impl Locality {
 
 impl ReplicaRef {
     pub fn good(pool: PoolId, now: Timestamp) -> ReplicaRef {
-        let since = Timestamp::from_seconds(now.seconds);
-        ReplicaRef { pool, state: ReplicaState::Good, since }
+        ReplicaRef::new(pool, ReplicaState::Good, now)
+    }
+
+    pub fn new(pool: PoolId, state: ReplicaState, now: Timestamp) -> ReplicaRef {
+        ReplicaRef { pool, state, since: Timestamp::from_seconds(now.seconds) }
     }
 }
 

@@ -14,6 +14,22 @@ pub trait Locations: Send + Sync {
     /// A file that loses its last replica is `Empty` or `Lost`, by its length.
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError>;
 
+    /// Notes a replica that is going to be made of a good one at another pool, and raises the epoch: tickets that were sealed
+    /// before write nothing that the copy could miss. The answer is the file as it is then. One that is being made already is
+    /// noted anew. `Moved`: the pool has a replica in another state, or no other pool has a good one.
+    async fn begin_filling(&self, file: FileId, pool: PoolId) -> Result<Attributes, NamespaceError>;
+    /// In one commit: the replica at `to`, which was being made, is good, the good one at `from` is stale, and the epoch rises.
+    /// `Moved`: the replicas are in other states, or the file has not that `change` any more.
+    async fn replace_location(
+        &self,
+        file: FileId,
+        from: PoolId,
+        to: PoolId,
+        change: u64,
+    ) -> Result<Attributes, NamespaceError>;
+    /// Files with a replica that is not good, by id behind `after`. Costs no look at the others.
+    async fn unsettled(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError>;
+
     /// Raises the fencing epoch of a file and returns the new one.
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError>;
 

@@ -40,6 +40,16 @@ pub struct Listed {
     pub inode: Inode,
 }
 
+/// Which files a listing has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    All,
+    /// Those without a name.
+    Orphans,
+    /// Those with a replica that is not good.
+    Unsettled,
+}
+
 /// As all databases keep it; an error says what is damaged.
 pub fn decode_checksum(kind: &str, value: &[u8]) -> Result<Checksum, &'static str> {
     let kind = ChecksumKind::by_name(kind).ok_or("kind of a checksum is not known")?;
@@ -69,13 +79,9 @@ pub trait Reads: AclReads + XattrReads {
     async fn target(&self, file: FileId) -> Answer<Option<SymlinkTarget>>;
     /// In the order of their pools.
     async fn locations(&self, file: FileId) -> Answer<Vec<ReplicaRef>>;
-    /// Regular files by id behind `after`, all or only those without a name, with their replicas.
-    async fn files(
-        &self,
-        after: FileId,
-        limit: usize,
-        only_orphans: bool,
-    ) -> Answer<Vec<(Inode, Vec<ReplicaRef>)>>;
+    /// Regular files by id behind `after`, with their replicas.
+    async fn files(&self, after: FileId, limit: usize, which: Which)
+    -> Answer<Vec<(Inode, Vec<ReplicaRef>)>>;
     /// In the order of their names.
     async fn properties(&self, file: FileId) -> Answer<Vec<Property>>;
     async fn checksums(&self, file: FileId) -> Answer<Vec<Checksum>>;

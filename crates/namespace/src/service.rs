@@ -22,12 +22,13 @@ use crate::committer::CommitterState;
 use crate::config::Sync;
 use crate::counts::{Figures, Question};
 use crate::engine::Background;
+use crate::group::{Group, OpResult};
 use crate::inode::{Inode, NO_PARENT};
 use crate::locality::Placement;
 use crate::lookups::{Lookups, READ_ATTEMPTS, turn};
 use crate::ops;
 use crate::queue::Order;
-use crate::reads::Reads;
+use crate::reads::{Reads, Which};
 use crate::session::Purpose;
 use crate::sqlite::wal_sync::Log;
 use crate::store::Wanted;
@@ -220,11 +221,10 @@ impl SqlNamespace {
         &self,
         after: FileId,
         limit: usize,
-        only_orphans: bool,
+        which: Which,
     ) -> Result<Vec<FileLocations>, NamespaceError> {
         let limit = limit.clamp(1, PAGE_LEN_MAX);
-        let found =
-            self.lookups.cold(Question::Files, self.reads.files(after, limit, only_orphans)).await?.value;
+        let found = self.lookups.cold(Question::Files, self.reads.files(after, limit, which)).await?.value;
         let mut files = Vec::with_capacity(found.len());
         for (inode, replicas) in found {
             let newest = self.shared.cache.newest(inode);
@@ -232,6 +232,22 @@ impl SqlNamespace {
             files.push(FileLocations { attributes: newest.attributes, locality });
         }
         Ok(files)
+    }
+
+    /// A change that raises the epoch of a file. It is noted beside the database at once: one that lacks it would give the epoch
+    /// again, to a ticket that a pool must not take for an older one.
+    async fn raise<T: Send + 'static>(
+        &self,
+        file: FileId,
+        change: impl FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
+    ) -> Result<T, NamespaceError> {
+        let raised =
+            self.shared.submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], change).await?;
+        let (keeper, log) = (Arc::clone(&self.shared.keeper), self.log.clone());
+        let noted = tokio::task::spawn_blocking(move || keeper.catch_up(log.as_deref())).await;
+        let noted = noted.map_err(|_| NamespaceError::Busy)?;
+        let failed = |error| NamespaceError::Database(format!("cannot note the epoch of a file: {error}"));
+        noted.map(|()| raised).map_err(failed)
     }
 
     /// `found` in a snapshot with its rows, and the newest copy of it.
@@ -486,20 +502,26 @@ impl Locations for SqlNamespace {
             .await
     }
 
-    /// It is noted beside the database at once: one that lacks it would give the epoch again, to a ticket that a pool must not
-    /// take for an older one.
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
-        let raised = self
-            .shared
-            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
-                ops::records::raise_epoch(group, file)
-            })
-            .await?;
-        let (keeper, log) = (Arc::clone(&self.shared.keeper), self.log.clone());
-        let noted = tokio::task::spawn_blocking(move || keeper.catch_up(log.as_deref())).await;
-        let noted = noted.map_err(|_| NamespaceError::Busy)?;
-        let failed = |error| NamespaceError::Database(format!("cannot note the epoch of a file: {error}"));
-        noted.map(|()| raised).map_err(failed)
+        self.raise(file, move |group| ops::records::raise_epoch(group, file)).await
+    }
+
+    async fn begin_filling(&self, file: FileId, pool: PoolId) -> Result<Attributes, NamespaceError> {
+        self.raise(file, move |group| ops::records::begin_filling(group, file, pool)).await
+    }
+
+    async fn replace_location(
+        &self,
+        file: FileId,
+        from: PoolId,
+        to: PoolId,
+        change: u64,
+    ) -> Result<Attributes, NamespaceError> {
+        self.raise(file, move |group| ops::records::replace_location(group, file, (from, to), change)).await
+    }
+
+    async fn unsettled(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
+        self.files_of(after, limit, Which::Unsettled).await
     }
 
     async fn settle(&self) -> Result<(), NamespaceError> {
@@ -514,7 +536,7 @@ impl Locations for SqlNamespace {
     }
 
     async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
-        self.files_of(after, limit, true).await
+        self.files_of(after, limit, Which::Orphans).await
     }
 
     async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError> {
@@ -524,7 +546,7 @@ impl Locations for SqlNamespace {
     }
 
     async fn files(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
-        self.files_of(after, limit, false).await
+        self.files_of(after, limit, Which::All).await
     }
 }
 

@@ -1,6 +1,9 @@
 //! Locations, epochs, client records, usage.
 
-use api::{ClientRecord, CreateKind, CreateSpec, Locality, NamespaceError, SetAttributes, Stability};
+use api::{
+    ClientRecord, CreateKind, CreateSpec, Locality, NamespaceError, ReplicaRef, ReplicaState, SetAttributes,
+    Stability,
+};
 use types::{Epoch, FileId, PoolId};
 
 use super::{World, alice, at, name, placed, spec, written};
@@ -100,6 +103,104 @@ pub async fn the_epoch_only_rises(world: World) {
     assert_eq!(world.locations.raise_epoch(file).await.unwrap(), Epoch(2));
     assert_eq!(world.attributes(file).await.epoch, Epoch(2));
     refused!(world.locations.raise_epoch(FileId(u64::MAX / 4)).await, NamespaceError::Stale(_));
+}
+
+/// A file of 7 bytes at this pool.
+async fn file_at(world: &World, work: FileId, text: &str, pool: PoolId) -> FileId {
+    let spec = CreateSpec { location: Some(pool), ..spec(CreateKind::Regular, 0o644) };
+    let file = world.names.create(&alice(), work, &name(text), &spec).await.unwrap().attributes.file;
+    world.names.record_write(file, &written(7, Stability::FileSync)).await.unwrap();
+    file
+}
+
+fn states(locality: &Locality) -> Vec<(u32, ReplicaState)> {
+    locality.replicas().iter().map(|replica| (replica.pool.0, replica.state)).collect()
+}
+
+pub async fn a_copy_is_noted_beside_a_good_replica_and_takes_its_place_in_one_change(world: World) {
+    use ReplicaState::{Filling, Good, Stale};
+    let (from, to) = (PoolId(5), PoolId(2));
+    let file = file_at(&world, world.work().await, "a", from).await;
+    let before = world.attributes(file).await;
+    world.clock.advance(3);
+    let begun = world.locations.begin_filling(file, to).await.unwrap();
+    assert_eq!(begun, world.attributes(file).await);
+    assert!(begun.epoch == before.epoch.next() && begun.change > before.change);
+    assert_eq!((begun.size, begun.mtime, begun.ctime), (before.size, before.mtime, before.ctime));
+    for locality in [world.locality(file).await, world.listed(file).await] {
+        assert_eq!(states(&locality), [(2, Filling), (5, Good)]);
+        assert_eq!(locality.good_pools().collect::<Vec<_>>(), [from]);
+    }
+    world.clock.advance(4);
+    let after = world.locations.replace_location(file, from, to, begun.change).await.unwrap();
+    assert_eq!(after, world.attributes(file).await);
+    assert!(after.epoch == begun.epoch.next() && after.change > begun.change);
+    let now = at(world.clock.seconds());
+    let stale = ReplicaRef { pool: from, state: Stale, since: now };
+    let expected = Locality::Replicas([ReplicaRef::good(to, now), stale].into());
+    assert_eq!((world.locality(file).await, world.listed(file).await), (expected.clone(), expected));
+    world.locations.drop_location(file, from).await.unwrap();
+    assert_eq!(world.locality(file).await, placed(&[(to, now)]));
+}
+
+pub async fn a_copy_does_not_take_the_place_of_a_replica_of_a_file_that_was_changed(world: World) {
+    let (from, to, work) = (PoolId(5), PoolId(2), world.work().await);
+    for (text, stability) in [("a", Stability::FileSync), ("b", Stability::Unstable)] {
+        let file = file_at(&world, work, text, from).await;
+        let begun = world.locations.begin_filling(file, to).await.unwrap();
+        let noted = world.locality(file).await;
+        world.names.record_write(file, &written(7, stability)).await.unwrap();
+        let replaced = world.locations.replace_location(file, from, to, begun.change).await;
+        refused!(replaced, NamespaceError::Moved);
+        assert_eq!(world.locality(file).await, noted);
+        assert_eq!(world.attributes(file).await.epoch, begun.epoch);
+        let again = world.locations.begin_filling(file, to).await.unwrap();
+        world.locations.replace_location(file, from, to, again.change).await.unwrap();
+    }
+}
+
+pub async fn a_replica_is_not_made_where_there_is_another_or_of_nothing(world: World) {
+    let (from, to, work) = (PoolId(5), PoolId(2), world.work().await);
+    let file = file_at(&world, work, "a", from).await;
+    refused!(world.locations.begin_filling(file, from).await, NamespaceError::Moved);
+    let change = world.attributes(file).await.change;
+    refused!(world.locations.replace_location(file, from, to, change).await, NamespaceError::Moved);
+    assert_eq!(states(&world.locality(file).await), [(5, ReplicaState::Good)]);
+    let begun = world.locations.begin_filling(file, to).await.unwrap();
+    refused!(world.locations.replace_location(file, to, from, begun.change).await, NamespaceError::Moved);
+    world.locations.replace_location(file, from, to, begun.change).await.unwrap();
+    refused!(world.locations.begin_filling(file, from).await, NamespaceError::Moved);
+    let empty = world.file(&alice(), work, "empty").await;
+    refused!(world.locations.begin_filling(empty, to).await, NamespaceError::Moved);
+    refused!(world.locations.begin_filling(work, to).await, NamespaceError::IsDirectory);
+    refused!(world.locations.begin_filling(FileId(u64::MAX / 4), to).await, NamespaceError::Stale(_));
+}
+
+pub async fn files_with_replicas_that_are_not_good_are_listed_in_pages(world: World) {
+    let (mut expected, work) = (Vec::new(), world.work().await);
+    for number in 0..6 {
+        let file = file_at(&world, work, &format!("f{number}"), PoolId(5)).await;
+        if number % 2 == 0 {
+            world.locations.begin_filling(file, PoolId(2)).await.unwrap();
+            world.locations.begin_filling(file, PoolId(7)).await.unwrap();
+            expected.push((file, world.locality(file).await));
+        }
+    }
+    let (mut found, mut after) = (Vec::new(), FileId(0));
+    loop {
+        let page = world.locations.unsettled(after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.attributes.file;
+        found.extend(page.into_iter().map(|file| (file.attributes.file, file.locality)));
+    }
+    assert_eq!(found, expected);
+    world.locations.drop_location(expected[0].0, PoolId(2)).await.unwrap();
+    world.locations.drop_location(expected[0].0, PoolId(7)).await.unwrap();
+    let left = world.locations.unsettled(FileId(0), 9).await.unwrap();
+    assert_eq!(
+        left.iter().map(|file| file.attributes.file).collect::<Vec<_>>(),
+        [expected[1].0, expected[2].0]
+    );
 }
 
 pub async fn files_are_told_with_their_localities_in_pages(world: World) {

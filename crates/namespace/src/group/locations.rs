@@ -51,6 +51,25 @@ impl Locations<'_, '_> {
         Ok(())
     }
 
+    /// Sets the states of replicas, noted or not, if those that are noted allow it. `false`: they do not, and nothing changes.
+    pub fn set_states(
+        &mut self,
+        inode: &Inode,
+        replicas: &[ReplicaRef],
+        is_allowed: impl FnOnce(&[ReplicaRef]) -> bool,
+    ) -> OpResult<bool> {
+        let mut known = self.of(inode)?;
+        let is_allowed = is_allowed(&known);
+        if is_allowed {
+            for replica in replicas {
+                known.retain(|known| known.pool != replica.pool);
+                self.put(inode.id(), *replica, known.clone());
+                known.push(*replica);
+            }
+        }
+        Ok(is_allowed)
+    }
+
     pub fn drop_one(&mut self, inode: &mut Inode, pool: PoolId) -> OpResult<()> {
         let mut known = self.of(inode)?;
         let Some(at) = known.iter().position(|known| known.pool == pool) else { return Ok(()) };

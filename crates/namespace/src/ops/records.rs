@@ -1,10 +1,11 @@
 //! Locations, fencing epochs, orphans, and the records of NFS clients.
 
-use api::{ClientRecord, NamespaceError, ReplicaRef};
-use types::{Epoch, FileId, PoolId};
+use api::{ClientRecord, NamespaceError, ReplicaRef, ReplicaState};
+use types::{Attributes, Epoch, FileId, PoolId};
 
 use super::writes::require_regular;
 use crate::group::{Group, OpError, OpResult};
+use crate::inode::Inode;
 
 /// RFC 8881 §2.4: NFS4_OPAQUE_LIMIT.
 pub const OWNER_BYTES_MAX: usize = 1024;
@@ -25,16 +26,55 @@ pub fn drop_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpRes
     }
 }
 
-pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
-    let mut inode = group.inode(file)?;
+pub fn begin_filling(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResult<Attributes> {
+    let inode = group.inode(file)?;
     require_regular(&inode)?;
+    let filling = ReplicaRef::new(pool, ReplicaState::Filling, group.now());
+    let is_allowed = |known: &[ReplicaRef]| {
+        let is_source = |known: &ReplicaRef| known.pool != pool && known.state == ReplicaState::Good;
+        let is_free = known.iter().all(|known| known.pool != pool || known.state == ReplicaState::Filling);
+        is_free && known.iter().any(is_source)
+    };
+    if !group.locations().set_states(&inode, &[filling], is_allowed)? {
+        return Err(NamespaceError::Moved.into());
+    }
+    raised(group, inode)
+}
+
+pub fn replace_location(
+    group: &mut Group<'_>,
+    file: FileId,
+    (from, to): (PoolId, PoolId),
+    change: u64,
+) -> OpResult<Attributes> {
+    let inode = group.inode(file)?;
+    require_regular(&inode)?;
+    let now = group.now();
+    let replicas = [ReplicaRef::good(to, now), ReplicaRef::new(from, ReplicaState::Stale, now)];
+    let is_allowed = |known: &[ReplicaRef]| {
+        let has = |pool, state| known.iter().any(|known| (known.pool, known.state) == (pool, state));
+        has(from, ReplicaState::Good) && has(to, ReplicaState::Filling)
+    };
+    if inode.attributes.change != change || !group.locations().set_states(&inode, &replicas, is_allowed)? {
+        return Err(NamespaceError::Moved.into());
+    }
+    raised(group, inode)
+}
+
+pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
+    let inode = group.inode(file)?;
+    require_regular(&inode)?;
+    raised(group, inode).map(|raised| raised.epoch)
+}
+
+fn raised(group: &mut Group<'_>, mut inode: Inode) -> OpResult<Attributes> {
     inode.attributes.epoch = inode.attributes.epoch.next();
     // Of copies of an inode the highest change wins, so this has to move it, too.
     inode.attributes.change = group.instance.next_change(inode.attributes.change);
     group.put(inode);
     // A pool that learns the epoch keeps it.
     group.rows.batch.is_durable = true;
-    Ok(inode.attributes.epoch)
+    Ok(inode.attributes)
 }
 
 pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {

@@ -21,7 +21,7 @@ use super::writer::GROUPS;
 use super::{acls, check, rows, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::reads::{
-    AclReads, Answer, AsOf, DEPTH_MAX, Entry, LOOKUPS_MAX, Listed, PATH_BYTES_MAX, Reads, XattrReads,
+    AclReads, Answer, AsOf, DEPTH_MAX, Entry, LOOKUPS_MAX, Listed, PATH_BYTES_MAX, Reads, Which, XattrReads,
     decode_checksum,
 };
 use crate::session::{Purpose, Session};
@@ -282,18 +282,23 @@ impl Reads for PostgresReads {
         &self,
         after: FileId,
         limit: usize,
-        only_orphans: bool,
+        which: Which,
     ) -> Answer<Vec<(Inode, Vec<ReplicaRef>)>> {
-        let sql = if only_orphans {
-            question!(
-                "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.nlink = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
-                REPLICAS
-            )
-        } else {
-            question!(
+        let sql = match which {
+            Which::All => question!(
                 "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.kind = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
                 REPLICAS
-            )
+            ),
+            Which::Orphans => question!(
+                "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.nlink = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
+                REPLICAS
+            ),
+            // The index has the rows of replicas that are not good, and no others.
+            Which::Unsettled => question!(
+                "SELECT {INODE_COLUMNS}, {} FROM (SELECT DISTINCT inode FROM locations WHERE state <> 1 AND inode > $1 \
+                 ORDER BY inode LIMIT $2) u JOIN inodes i ON i.id = u.inode ORDER BY i.id",
+                REPLICAS
+            ),
         };
         self.ask(sql, &[&signed(after), &(limit as i64)], |rows| {
             let mut files = Vec::with_capacity(rows.len());

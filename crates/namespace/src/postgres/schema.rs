@@ -175,4 +175,11 @@ pub const MIGRATIONS: &[Migration] = &[
         WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM locations l WHERE l.inode = inodes.id);
 ",
     },
+    Migration {
+        what: "an index of the replicas that are not good",
+        touches: &["locations"],
+        sql: "
+    CREATE INDEX locations_unsettled ON locations(inode) WHERE state <> 1;
+",
+    },
 ];

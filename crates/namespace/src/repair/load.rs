@@ -105,10 +105,26 @@ fn write(session: &mut dyn Session, load: &mut Load, files: &[FileFacts], now: T
     insert_targets(session, &targets)
 }
 
-/// A replica that is there, as it was noted last. One that nobody was told of is good.
+/// A replica that is there, as it was noted last. One that nobody was told of is good. Of several that were good, those with the
+/// highest epoch in their labels are: the others were copied from, or are being made.
 fn noted(known: &FileFacts, pool: PoolId, now: Timestamp) -> ReplicaRef {
     let mut told = known.described.iter().flat_map(|described| &described.replicas);
-    told.find(|told| told.pool == pool).copied().unwrap_or(ReplicaRef::good(pool, now))
+    let noted = told.find(|told| told.pool == pool).copied().unwrap_or(ReplicaRef::good(pool, now));
+    let own = known.replicas.iter().find(|replica| replica.pool == pool).map_or(known.epoch, |own| own.epoch);
+    let is_above = |replica: &Stray| replica.epoch > own;
+    let is_below = |replica: &Stray| replica.epoch < own;
+    match noted.state {
+        ReplicaState::Good if known.replicas.iter().any(is_above) => {
+            ReplicaRef::new(pool, ReplicaState::Stale, now)
+        }
+        // It was described before its copy was complete.
+        ReplicaState::Filling
+            if !known.replicas.iter().any(is_above) && known.replicas.iter().any(is_below) =>
+        {
+            ReplicaRef::good(pool, now)
+        }
+        _ => noted,
+    }
 }
 
 fn inode(known: &FileFacts, owner: (u32, u32), now: Timestamp) -> Option<Inode> {
@@ -184,6 +200,61 @@ fn start_above(change: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn replica(pool: u32, epoch: u32) -> Stray {
+        Stray {
+            file: FileId(7),
+            pool: PoolId(pool),
+            size: 9,
+            space_used: 9,
+            epoch: Epoch(epoch),
+            modified: None,
+            birth: None,
+        }
+    }
+
+    /// Of a file that was moved from pool 1 to pool 2, or was about to be.
+    #[test]
+    fn of_several_replicas_those_with_the_highest_epoch_are_good() {
+        use ReplicaState::{Filling, Good, Stale};
+        let states = |told: &[(u32, ReplicaState)], epochs: [u32; 2]| {
+            let told =
+                told.iter().map(|(pool, state)| ReplicaRef::new(PoolId(*pool), *state, Timestamp::EPOCH));
+            let described = Description { replicas: told.collect(), ..described() };
+            let replicas = vec![replica(1, epochs[0]), replica(2, epochs[1])];
+            let known = FileFacts { described: Some(described), replicas, ..FileFacts::default() };
+            [1, 2].map(|pool| noted(&known, PoolId(pool), Timestamp::EPOCH).state)
+        };
+        assert_eq!(states(&[(1, Good)], [5, 0]), [Good, Stale], "the copy was begun since");
+        assert_eq!(states(&[(1, Good)], [5, 6]), [Stale, Good], "it was completed since");
+        assert_eq!(states(&[(1, Good), (2, Filling)], [5, 0]), [Good, Filling]);
+        assert_eq!(states(&[(1, Good), (2, Filling)], [5, 6]), [Stale, Good]);
+        assert_eq!(states(&[(1, Stale), (2, Good)], [5, 6]), [Stale, Good]);
+        assert_eq!(states(&[(1, Good), (2, Good)], [5, 5]), [Good, Good]);
+        let alone = FileFacts { replicas: vec![replica(2, 6)], ..FileFacts::default() };
+        assert_eq!(noted(&alone, PoolId(2), Timestamp::EPOCH).state, Good);
+        let told = vec![ReplicaRef::new(PoolId(2), Filling, Timestamp::EPOCH)];
+        let described = Some(Description { replicas: told, ..described() });
+        let alone = FileFacts { described, ..alone };
+        assert_eq!(noted(&alone, PoolId(2), Timestamp::EPOCH).state, Filling, "it may lack bytes");
+    }
+
+    fn described() -> Description {
+        Description {
+            file: FileId(7),
+            kind: FileKind::Regular,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 9,
+            mtime: Timestamp::EPOCH,
+            change: 0,
+            epoch: Epoch(0),
+            names: Vec::new(),
+            target: None,
+            replicas: Vec::new(),
+        }
+    }
 
     #[test]
     fn change_attributes_after_a_rebuild_have_no_sign() {

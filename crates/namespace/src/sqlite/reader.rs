@@ -19,7 +19,7 @@ use super::store::{read_checksums, read_child, read_inode, read_locations, read_
 use super::{acls, check, paths, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::queue::Queue;
-use crate::reads::{AclReads, Answer, AsOf, Entry, Listed, Reads, XattrReads};
+use crate::reads::{AclReads, Answer, AsOf, Entry, Listed, Reads, Which, XattrReads};
 use crate::session::{Purpose, Session};
 use crate::store::XattrEntry;
 
@@ -107,9 +107,9 @@ impl Reads for SqliteReads {
         &self,
         after: FileId,
         limit: usize,
-        only_orphans: bool,
+        which: Which,
     ) -> Answer<Vec<(Inode, Vec<ReplicaRef>)>> {
-        self.ask(move |snapshot| snapshot.files(after, limit, only_orphans)).await
+        self.ask(move |snapshot| snapshot.files(after, limit, which)).await
     }
 
     async fn properties(&self, file: FileId) -> Answer<Vec<Property>> {
@@ -245,12 +245,12 @@ impl Snapshot<'_> {
         rows.collect()
     }
 
-    /// Regular files by id behind `after`, all or only those without a name, with their replicas.
+    /// Regular files by id behind `after`, with their replicas.
     fn files(
         &self,
         after: FileId,
         limit: usize,
-        only_orphans: bool,
+        which: Which,
     ) -> rusqlite::Result<Vec<(Inode, Vec<ReplicaRef>)>> {
         static FILES: LazyLock<String> = LazyLock::new(|| {
             format!(
@@ -262,8 +262,19 @@ impl Snapshot<'_> {
                 "SELECT {INODE_COLUMNS} FROM inodes i WHERE i.nlink = 0 AND i.id > ?1 ORDER BY i.id LIMIT ?2"
             )
         });
+        // The index has the rows of replicas that are not good, and no others.
+        static UNSETTLED: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "SELECT {INODE_COLUMNS} FROM (SELECT DISTINCT inode FROM locations WHERE state <> 1 AND inode > ?1 \
+                 ORDER BY inode LIMIT ?2) u JOIN inodes i ON i.id = u.inode ORDER BY i.id"
+            )
+        });
         let floor = self.floor;
-        let sql: &str = if only_orphans { &ORPHANS } else { &FILES };
+        let sql: &str = match which {
+            Which::All => &FILES,
+            Which::Orphans => &ORPHANS,
+            Which::Unsettled => &UNSETTLED,
+        };
         let mut statement = self.connection.prepare_cached(sql)?;
         let rows =
             statement.query_map(params![signed(after.0), limit as i64], |row| decode_inode(row, 0, floor))?;

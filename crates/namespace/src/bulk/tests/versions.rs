@@ -1,4 +1,4 @@
-//! A namespace of the version before the last, on both engines.
+//! A namespace from before files had a locality, on both engines.
 
 use api::{Locality, Locations};
 use testkit::namespace_suite::placed;
@@ -7,6 +7,8 @@ use super::*;
 use crate::migration::Migration;
 use crate::postgres::schema::MIGRATIONS as POSTGRES;
 use crate::sqlite::schema::{APPLICATION_ID, MIGRATIONS as SQLITE};
+
+const LOCALITIES: &str = "where the data of each file is";
 
 /// Files of the version before: number, length, and whether there is a replica on pool 3.
 const OLD_FILES: [(u64, u64, bool); 4] =
@@ -40,7 +42,10 @@ fn names() -> Vec<(u64, String)> {
 }
 
 fn make_old(place: &NamespaceLocation) {
-    let before = |all: &'static [Migration]| &all[..all.len() - 1];
+    let before = |all: &'static [Migration]| {
+        let localities = all.iter().position(|migration| migration.what.starts_with(LOCALITIES));
+        &all[..localities.expect("there is such a migration")]
+    };
     match place {
         NamespaceLocation::Sqlite(dir) => {
             std::fs::create_dir_all(dir).unwrap();
@@ -105,8 +110,8 @@ async fn a_namespace_of_the_version_before_gets_the_locality_of_each_file() {
             plan(&old).unwrap()
         })
         .await;
-        assert_eq!((plan.known - plan.found, plan.steps.len()), (1, 1), "{place}");
-        assert!(plan.steps[0].what.starts_with("where the data of each file is"));
+        assert_eq!((plan.known - plan.found, plan.steps.len()), (2, 2), "{place}");
+        assert!(plan.steps[0].what.starts_with(LOCALITIES));
         assert_eq!(plan.steps[0].rows, 8 + 2, "all files, and all replicas");
         let namespace = open_at(&place);
         for (file, size, is_placed) in OLD_FILES {
