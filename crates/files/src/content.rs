@@ -11,8 +11,8 @@ mod segments;
 use std::sync::Arc;
 
 use api::{
-    ANSWER_TIME, Advice, OpenReplica, PoolError, RangeKind, ReadData, ReplicaRanges, Stability, TicketMode,
-    Verifier, WriteThrough, Written,
+    ANSWER_TIME, Advice, OpenReplica, PoolError, RangeKind, ReadData, ReplicaRanges, Stability, Ticket,
+    TicketMode, Verifier, WriteThrough, Written,
 };
 use bytes::Bytes;
 use types::{Attributes, ByteRange, Identity};
@@ -45,6 +45,8 @@ pub struct Content {
     file: Attributes,
     /// `None`: nothing was written to the file.
     located: Option<Located>,
+    /// As of before it was located: with another number the replica may be one that is not read and written any more.
+    replaced: u64,
     /// Keeps delegations of the file off: a change takes it along.
     _changing: Option<Arc<FileChangeGuard>>,
 }
@@ -57,13 +59,14 @@ impl Files {
         file: &Attributes,
         mode: ContentMode,
     ) -> Result<Content, FilesError> {
+        let replaced = self.replicas_replaced();
         let located = match mode {
             ContentMode::Read => self.open_located(file, TicketMode::Read).await?,
             ContentMode::Change => self.open_located(file, TicketMode::ReadWrite).await?,
             ContentMode::Write => Some(self.open_located_for_writing(file).await?),
             ContentMode::Replace => Some(self.open_located_for_replacing(file).await?),
         };
-        Ok(Content { files: Arc::clone(self), file: *file, located, _changing: None })
+        Ok(Content { files: Arc::clone(self), file: *file, located, replaced, _changing: None })
     }
 
     /// Writes once. A write of all bytes that the file has replaces it: so does what a client sends again after a power
@@ -116,18 +119,53 @@ impl Content {
         if wanted == 0 {
             return Ok(nothing());
         }
-        let read = self.judged(replica.read_at(offset, wanted).await).await?;
+        let read = match replica.read_at(offset, wanted).await {
+            // A replica that was moved away is removed in the end.
+            Err(error) => Box::pin(self.read_where_it_is(error, offset, wanted)).await?,
+            Ok(read) => read,
+        };
         if is_short(&read, wanted) {
             return self.read_in_turn(offset, length).await;
         }
         Ok(bounded(read, offset, self.file.size))
     }
 
+    async fn read_where_it_is(
+        &self,
+        error: PoolError,
+        offset: u64,
+        wanted: u32,
+    ) -> Result<ReadData, FilesError> {
+        let now = self.at_present_place().await?;
+        match (&self.located, &now.located) {
+            (Some(before), Some(now)) if before.ticket.pool != now.ticket.pool => {
+                self.judged(now.replica.read_at(offset, wanted).await).await
+            }
+            _ => self.judged(Err(error)).await,
+        }
+    }
+
+    /// The file may have been moved since it was located. While a caller keeps its length steady it stays where it is.
+    async fn at_present_place(&self) -> Result<Content, FilesError> {
+        let replaced = self.files.replicas_replaced();
+        let Some(located) = self.located.as_ref().filter(|_| replaced != self.replaced) else {
+            return Ok(self.clone());
+        };
+        let (file, Ticket { pool, mode, .. }) = (&self.file, located.ticket);
+        let locality = self.files.services.locations.locality(file.file).await?;
+        let located = match locality.good_pools().any(|good| good == pool) {
+            true => self.located.clone(),
+            false => self.files.open_located(file, mode).await?,
+        };
+        Ok(Content { located, replaced, ..self.clone() })
+    }
+
     /// Again, while nobody sets the length of the file.
     async fn read_in_turn(&self, offset: u64, length: u32) -> Result<ReadData, FilesError> {
-        let located = self.open()?;
         self.files.has_finished_cuts(self.file.file).await;
         let _steady = self.files.steady(self.file.file).await;
+        let now = Box::pin(self.at_present_place()).await?;
+        let located = now.open()?;
         // Asking the pools for more would take the same turn.
         let size = self.files.attributes(self.file.file).await?.size;
         let wanted = within(size, offset, length);
@@ -297,7 +335,7 @@ impl Content {
         let (files, file) = (&self.files, self.file.file);
         files.before_write(file).await?;
         let steady = files.steady(file).await;
-        let change = change(self.clone());
+        let change = change(Box::pin(self.at_present_place()).await?);
         let change = async move {
             let _steady = steady;
             change.await

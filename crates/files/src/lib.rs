@@ -25,6 +25,7 @@ mod kept_uploads;
 mod lengths;
 mod making;
 mod moves;
+mod moving;
 mod open;
 mod pools;
 mod punctual;
@@ -67,6 +68,7 @@ pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want
 pub use judge::Judge;
 pub use kept_uploads::{UploadBounds, UploadKey, UploadPlace, UploadsAtPools, UploadsInParts};
 pub use moves::MovesSeen;
+pub use moving::{CopyPace, MoveError, MoveWaits, Moved, Mover};
 pub use open::OpenFile;
 pub use pools::Pools;
 pub use punctual::PunctualPool;
@@ -87,6 +89,7 @@ use cuts::Cuts;
 use doors::Doors;
 use lengths::Lengths;
 use moves::Moves;
+use moving::Moving;
 use removals::Removals;
 use unwritten::Silent;
 
@@ -117,6 +120,7 @@ pub struct Files {
     births: Births,
     removals: Removals,
     moves: Moves,
+    moving: Moving,
     lengths: Arc<Lengths>,
     cuts: Cuts,
     silent: Silent,
@@ -137,6 +141,7 @@ impl Files {
             births: Births::default(),
             removals: Removals::default(),
             moves: Moves::default(),
+            moving: Moving::default(),
             lengths: Arc::default(),
             cuts: Cuts::default(),
             silent: Silent::default(),

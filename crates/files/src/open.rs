@@ -152,7 +152,7 @@ impl Files {
         self.before_change(found.file, Some(holder), Change::Access(share), patience).await.map(drop)
     }
 
-    fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         found: &Attributes,
         holder: Holder,

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use api::{ANSWER_TIME, ClientReport, Face, NamespaceError, PoolManager, PoolStatus, TransferReport};
+use api::{
+    ANSWER_TIME, ClientReport, Face, NamespaceError, PoolManager, PoolStatus, ReplicaState, TransferReport,
+};
 use types::{FileId, PoolId};
 
 use crate::Files;
@@ -78,9 +80,9 @@ impl Pools<'_> {
         self.manager.forget_client(client);
     }
 
-    /// Those with a replica of the file, in whatever state.
+    /// Those where the file is read and written.
     pub async fn of_file(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
-        Ok(self.files.services.locations.locality(file).await?.pools().collect())
+        Ok(self.files.services.locations.locality(file).await?.good_pools().collect())
     }
 
     /// From here on no pool takes tickets that were given out for the file before.
@@ -91,7 +93,10 @@ impl Pools<'_> {
             Err(NamespaceError::Stale(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
-        for location in self.of_file(file).await? {
+        let locality = self.files.services.locations.locality(file).await?;
+        // Nobody has a ticket to one that is being made.
+        let fenced = locality.replicas().iter().filter(|replica| replica.state != ReplicaState::Filling);
+        for location in fenced.map(|replica| replica.pool) {
             let Some(pool) = self.manager.pool(location) else { continue };
             pool.fence(&[(file, epoch)], ANSWER_TIME)
                 .await

@@ -90,6 +90,10 @@ impl Files {
         if client.is_some() && !self.has_finished_cuts(file.file).await {
             return Err(SelectError::Away.into());
         }
+        // A write of a client there could be missed, and a read could be of old bytes in a moment.
+        if client.is_some() && self.is_moving(file.file) {
+            return Err(SelectError::Unavailable.into());
+        }
         let locality = self.services.locations.locality(file.file).await?;
         let Some(locations) = good_replicas(file, &locality)? else { return Ok(None) };
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };

@@ -33,7 +33,7 @@ impl Files {
         let target = to.file.file;
         self.before_write(target).await?;
         let steady = Some(self.steady(target).await);
-        let (from, to) = (from.clone(), to.clone());
+        let (from, to) = (from.clone(), Box::pin(to.at_present_place()).await?);
         let mut copying = Copying { from, to, stretch, done: 0, is_done_by_pool: true, steady };
         while copying.done < stretch.length {
             let step = async move { (copying.copy_piece().await, copying) };

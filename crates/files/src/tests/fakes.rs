@@ -326,6 +326,21 @@ impl Locations for Fakes {
     async fn drop_location(&self, _: FileId, _: PoolId) -> Result<(), NamespaceError> {
         Err(NOT_ASKED)
     }
+    async fn begin_filling(&self, _: FileId, _: PoolId) -> Result<Attributes, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn replace_location(
+        &self,
+        _: FileId,
+        _: PoolId,
+        _: PoolId,
+        _: u64,
+    ) -> Result<Attributes, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn unsettled(&self, _: FileId, _: usize) -> Result<Vec<FileLocations>, NamespaceError> {
+        Err(NOT_ASKED)
+    }
     async fn raise_epoch(&self, _: FileId) -> Result<Epoch, NamespaceError> {
         Err(NOT_ASKED)
     }

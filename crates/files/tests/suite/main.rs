@@ -10,6 +10,7 @@ mod content;
 mod copies;
 mod faults;
 mod kept_uploads;
+mod moves;
 mod names;
 mod offline;
 mod opens;
@@ -130,6 +131,19 @@ macro_rules! bytes_suite {
                 a_write_forgets_the_checksums_of_the_bytes_before
                 the_checksum_of_a_file_that_is_open_for_writing_is_not_kept
             }
+            moves {
+                a_moved_file_has_the_bytes_and_holes_that_it_had
+                a_file_that_was_moved_away_comes_back_and_goes_again
+                a_file_that_is_written_while_it_is_copied_stays_and_is_moved_later
+                a_file_that_is_cut_while_it_is_copied_is_moved_later_with_its_new_length
+                a_file_opened_before_it_was_moved_is_read_and_written_where_it_is
+                a_file_that_is_removed_while_it_is_copied_leaves_nothing
+                a_file_that_somebody_writes_or_has_at_a_pool_waits
+                while_a_file_is_moved_no_client_is_sent_to_a_pool_and_old_tickets_write_nothing
+                an_old_replica_stays_while_somebody_has_the_file_open
+                a_move_that_ends_anywhere_is_cleared_up_and_can_be_made_again
+                bytes_that_another_pool_gives_back_otherwise_are_found
+            }
             offline {
                 a_file_of_a_lost_pool_is_an_error_and_files_of_other_pools_are_served
                 an_upload_goes_to_a_pool_that_can_be_reached
@@ -151,6 +165,10 @@ macro_rules! faults_suite {
                 an_operation_waits_for_a_call_that_takes_its_time
                 an_operation_ends_in_time_at_a_call_that_hangs
             }
+            moves {
+                a_move_at_a_pool_that_fails_loses_nothing_and_is_made_when_it_is_well
+                an_old_replica_is_not_removed_before_the_new_one_is_seen
+            }
         }
     };
 }
@@ -162,6 +180,9 @@ macro_rules! crash_suite {
             faults {
                 acknowledged_bytes_survive_a_crash_that_loses_others
                 a_crash_takes_replicas_of_which_nothing_was_committed_and_no_others
+            }
+            moves {
+                a_pool_that_crashes_under_a_copy_gets_it_anew
             }
         }
     };
