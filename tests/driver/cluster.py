@@ -228,7 +228,7 @@ def files_put_by_http_lie_on_the_host_and_outlive_it(place):
     head = Head(place).ready()
     host = PoolHost(place, "--join", head.token()).ready()
     head.becomes(host.name, "ready")
-    drained = place.run("pool", "drain", "pool-0", "--data", head.data)
+    drained = place.run("pool", "drain", "pool-0", "--keep-files", "--data", head.data)
     check(drained.returncode == 0, drained.stdout)
     files = {"/f%d" % i: a_file(place, "in/f%d" % i, 700_000 * i + i) for i in range(5)}
     for path, file in files.items():

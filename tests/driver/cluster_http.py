@@ -142,9 +142,9 @@ def tickets_end_and_are_good_at_one_host_alone(place):
     answer = ask(head, "GET", "/file?authz=" + json.loads(expect(200, head, "POST", "/file", asked, {
         "Content-Type": "application/macaroon-request"}).body)["macaroon"], login=False)
     same("with a token in the URL", (answer.status, answer.body), (200, b"0123456789"))
-    drained = place.run("pool", "drain", other.name, "--data", head.data)
+    drained = place.run("pool", "drain", "--keep-files", other.name, "--data", head.data)
     check(drained.returncode == 0, drained.stdout)
-    drained = place.run("pool", "drain", next(h.name for h in cluster.hosts if h is not other), "--data", head.data)
+    drained = place.run("pool", "drain", "--keep-files", next(h.name for h in cluster.hosts if h is not other), "--data", head.data)
     check(drained.returncode == 0, drained.stdout)
     same("from a drained pool", expect(200, head, "GET", "/file").body, b"0123456789")
 

@@ -93,7 +93,7 @@ def place(hosts, *numbers):
     wanted = {"pool-%d" % n: str(n) not in numbers for n in range(4)}
     for name, pool in listed().items():
         if pool["drained"] != wanted[name]:
-            told = hosts.forebay("pool", "drain" if wanted[name] else "enable", name)
+            told = hosts.forebay("pool", *(("drain", "--keep-files") if wanted[name] else ("enable",)), name)
             if told.returncode:
                 sys.exit(told.stdout)
     within(60, lambda: all(not want or re.search(r"^%s +(\S+ +)?drained" % name, hosts.forebay("pool", "list").stdout, re.M)

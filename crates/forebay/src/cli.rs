@@ -4,6 +4,7 @@
 //! facts has `--json`.
 
 mod cluster;
+mod drain;
 mod notes;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::import::{AdoptArguments, ImportArguments};
 pub use cluster::ClusterCommand;
+pub use drain::DrainArguments;
 pub use why::{WhyCommand, WhyIoArguments};
 
 #[derive(Parser)]
@@ -334,10 +336,10 @@ pub enum PoolCommand {
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Drain a pool: send it no new files and no clients, and serve its files through the head
+    /// Drain a pool: send it no new files and no clients, and move its files to other pools
     #[command(after_help = notes::POOL_DRAIN)]
-    Drain(PoolArguments),
-    /// Enable a drained pool again
+    Drain(DrainArguments),
+    /// Enable a drained pool again; files that were moved stay where they are
     #[command(after_help = notes::POOL_ENABLE)]
     Enable(PoolArguments),
     /// Measure buffered, uncached and direct I/O on a pool's disk, and choose by the result from now on

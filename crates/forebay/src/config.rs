@@ -84,6 +84,7 @@ pub struct Pools {
     pub gather: pool::GatherPolicy,
     pub digests: Vec<String>,
     pub scrub_every_days: u32,
+    pub copy_percent: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -249,6 +250,7 @@ impl Pools {
         within("pools.contended_waits", self.contended_waits.into(), 1, 1_000_000)?;
         within("pools.contended_window_s", self.contended_window_s.into(), 1, 3_600)?;
         within("pools.scrub_every_days", self.scrub_every_days.into(), 0, 3_650)?;
+        within("pools.copy_percent", self.copy_percent.into(), 1, 100)?;
         check_checksums("pools.digests", &self.digests)?;
         Ok(())
     }
@@ -283,6 +285,7 @@ impl Default for Pools {
             gather: pool::GatherPolicy::Auto,
             digests: vec!["adler32".to_owned()],
             scrub_every_days: 30,
+            copy_percent: 20,
         }
     }
 }

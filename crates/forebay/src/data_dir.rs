@@ -65,29 +65,42 @@ struct Instance {
 pub struct DrainedPools(PathBuf);
 
 #[derive(Serialize, Deserialize)]
-struct Drained {
+struct DrainedFile {
     version: u32,
     pools: BTreeSet<u32>,
+    #[serde(default)]
+    emptied: BTreeSet<u32>,
+}
+
+/// Pools that get no new files and no clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    pub pools: BTreeSet<PoolId>,
+    /// Those of them whose files are moved to other pools.
+    pub emptied: BTreeSet<PoolId>,
 }
 
 impl DrainedPools {
-    pub fn load(&self) -> Result<BTreeSet<PoolId>> {
+    pub fn load(&self) -> Result<Drained> {
         let text = match fs::read(&self.0) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Drained::default()),
             Err(error) => return Err(complaint(&self.0, "read", &error)),
         };
         let damaged = || format!("{} is damaged (remove it to enable all pools)", self.0.display());
-        let known: Drained = serde_json::from_slice(&text).with_context(damaged)?;
+        let known: DrainedFile = serde_json::from_slice(&text).with_context(damaged)?;
         if known.version > DRAINED_VERSION {
             bail!("{} was written by a newer forebay: use that version", self.0.display());
         }
-        Ok(known.pools.into_iter().map(PoolId).collect())
+        let pools: BTreeSet<PoolId> = known.pools.into_iter().map(PoolId).collect();
+        let emptied = known.emptied.into_iter().map(PoolId).filter(|pool| pools.contains(pool)).collect();
+        Ok(Drained { pools, emptied })
     }
 
-    pub fn store(&self, drained: &BTreeSet<PoolId>) -> Result<()> {
-        let pools = drained.iter().map(|pool| pool.0).collect();
-        let mut text = serde_json::to_vec_pretty(&Drained { version: DRAINED_VERSION, pools })?;
+    pub fn store(&self, drained: &Drained) -> Result<()> {
+        let numbers = |pools: &BTreeSet<PoolId>| pools.iter().map(|pool| pool.0).collect();
+        let (pools, emptied) = (numbers(&drained.pools), numbers(&drained.emptied));
+        let mut text = serde_json::to_vec_pretty(&DrainedFile { version: DRAINED_VERSION, pools, emptied })?;
         text.push(b'\n');
         write_durably(&self.0, &text)
     }

@@ -12,6 +12,7 @@ mod config;
 mod control;
 mod data_dir;
 mod dir;
+mod drains;
 mod fsck;
 mod generate;
 mod import;

@@ -3,6 +3,7 @@
 pub mod busiest;
 pub mod calibrate;
 pub mod costs;
+pub mod drain;
 pub mod gathered;
 pub mod iostat;
 mod members;
@@ -22,8 +23,9 @@ use types::PoolId;
 use crate::cli::{InstanceArguments, PoolArguments, PoolCommand};
 use crate::cluster::book::Book;
 use crate::control::{self, Request};
-use crate::data_dir::{DataDir, DrainedPools};
+use crate::data_dir::{DataDir, Drained, DrainedPools};
 use crate::pool_host::KnownHost;
+use crate::pools::drain::DrainState;
 use crate::questions::PoolQuestion;
 use crate::system::SystemRandom;
 use crate::table::{Column, Table};
@@ -41,6 +43,9 @@ pub struct PoolState {
     /// Files there of which clients still have layouts, while it is drained or offline. `None`: it is not known, for
     /// nothing runs.
     pub layouts_left: Option<usize>,
+    /// While its files are moved to other pools.
+    #[serde(default)]
+    pub moves: Option<DrainState>,
     /// Of a pool on another host, as a head that runs sees it.
     #[serde(default)]
     pub host: Option<PoolHostView>,
@@ -58,7 +63,7 @@ pub fn run(command: &PoolCommand) -> Result<ExitCode> {
             let pools = ask(place, PoolQuestion::List)?;
             output::print(*output, &PoolList { pools }, PoolList::text)?;
         }
-        PoolCommand::Drain(arguments) => change(arguments, PoolQuestion::Drain)?,
+        PoolCommand::Drain(arguments) => return drain::run(arguments),
         PoolCommand::Enable(arguments) => change(arguments, PoolQuestion::Enable)?,
         PoolCommand::Calibrate(arguments) => return calibrate::run(arguments),
         PoolCommand::Iostat(arguments) if arguments.by_file => return busiest::run(arguments),
@@ -86,7 +91,7 @@ pub fn number(name: &str) -> Result<u32> {
 fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolState>> {
     let data = place.config_of_any()?.data;
     let host = KnownHost::of(&data);
-    if let (Some(host), PoolQuestion::Drain(_) | PoolQuestion::Enable(_)) = (&host, question) {
+    if let Some(host) = host.as_ref().filter(|_| !matches!(question, PoolQuestion::List)) {
         bail!(host.refusal());
     }
     if let Some(pools) = control::ask(&data, Request::Pool(question))? {
@@ -103,28 +108,38 @@ fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolStat
     let drained = apply(&data.drained_pools(), &all, question)?;
     let state = |id: PoolId| PoolState {
         name: id.to_string(),
-        drained: Some(drained.contains(&id)),
+        drained: Some(drained.pools.contains(&id)),
         slow: Some(false),
+        moves: drained.emptied.contains(&id).then(DrainState::default),
         ..PoolState::of_host(id)
     };
     Ok(all.into_iter().map(state).collect())
 }
 
 /// Answers `question` with the drained pools. A change is stored before this returns.
-pub fn apply(
-    kept: &DrainedPools,
-    all: &BTreeSet<PoolId>,
-    question: PoolQuestion,
-) -> Result<BTreeSet<PoolId>> {
+pub fn apply(kept: &DrainedPools, all: &BTreeSet<PoolId>, question: PoolQuestion) -> Result<Drained> {
     let before = kept.load()?;
     let mut drained = before.clone();
+    if let PoolQuestion::Drain { pool, .. } | PoolQuestion::Enable(pool) | PoolQuestion::AwaitEmpty(pool) =
+        question
+        && !all.contains(&PoolId(pool))
+    {
+        bail!("there is no pool-{pool} (`forebay pool list` tells which there are)");
+    }
     match question {
-        PoolQuestion::List => {}
-        PoolQuestion::Drain(id) | PoolQuestion::Enable(id) if !all.contains(&PoolId(id)) => {
-            bail!("there is no pool-{id} (`forebay pool list` tells which there are)")
+        PoolQuestion::List | PoolQuestion::AwaitEmpty(_) => {}
+        PoolQuestion::Drain { pool, keeps_files } => {
+            let pool = PoolId(pool);
+            drained.pools.insert(pool);
+            match keeps_files {
+                true => drained.emptied.remove(&pool),
+                false => drained.emptied.insert(pool),
+            };
         }
-        PoolQuestion::Drain(id) => _ = drained.insert(PoolId(id)),
-        PoolQuestion::Enable(id) => _ = drained.remove(&PoolId(id)),
+        PoolQuestion::Enable(pool) => {
+            drained.pools.remove(&PoolId(pool));
+            drained.emptied.remove(&PoolId(pool));
+        }
     }
     if drained != before {
         kept.store(&drained)?;
@@ -155,12 +170,15 @@ impl PoolState {
     }
 
     fn state(&self) -> String {
-        let drained = match (self.drained, self.layouts_left) {
-            (None | Some(false), _) => None,
-            (Some(true), None | Some(0)) => Some("drained".to_owned()),
-            (Some(true), Some(left)) => {
-                Some(format!("draining, files of which clients have layouts: {left}"))
-            }
+        let layouts = self.layouts_left.filter(|left| *left > 0);
+        let layouts = layouts.map(|left| format!("files of which clients have layouts: {left}"));
+        let drained = match (self.drained, &self.moves, layouts) {
+            (None | Some(false), ..) => None,
+            (Some(true), None, None) => Some("drained".to_owned()),
+            (Some(true), None, Some(layouts)) => Some(format!("draining, {layouts}")),
+            (Some(true), Some(moves), _) if moves.is_empty => Some("drained, no file is left".to_owned()),
+            (Some(true), Some(moves), None) => Some(format!("draining, {moves}")),
+            (Some(true), Some(moves), Some(layouts)) => Some(format!("draining, {layouts}; {moves}")),
         };
         let missed = self.host.as_ref().and_then(PoolHostView::missed);
         let said: Vec<String> = drained.into_iter().chain(self.offline.clone()).chain(missed).collect();
@@ -198,6 +216,16 @@ mod tests {
         assert_eq!(state(true, None), "drained");
         assert_eq!(state(false, Some("no disk")), "no disk");
         assert_eq!(state(true, Some("no disk")), "drained; no disk");
+        let moving = |moves, layouts_left| {
+            let moves = Some(moves);
+            PoolState { moves, layouts_left: Some(layouts_left), ..pool(true, None) }.state()
+        };
+        let moves = DrainState { files_left: Some(3), bytes_left: Some(5 << 20), ..DrainState::default() };
+        assert_eq!(moving(moves.clone(), 0), "draining, files left: 3 (5.0 MiB)");
+        let with_layouts = "draining, files of which clients have layouts: 2; files left: 3 (5.0 MiB)";
+        assert_eq!(moving(moves, 2), with_layouts);
+        let empty = DrainState { is_empty: true, ..DrainState::default() };
+        assert_eq!(moving(empty, 0), "drained, no file is left");
         let host = PoolHostView { missed_fences: 2, ..PoolHostView::default() };
         let missed = PoolState { host: Some(host), ..pool(false, Some("no answer for 7 s")) };
         assert_eq!(missed.state(), "no answer for 7 s; fences missed: 2");
@@ -210,11 +238,28 @@ mod tests {
         let kept = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap().drained_pools();
         let all = BTreeSet::from([PoolId(0), PoolId(1)]);
         let ask = |question| apply(&kept, &all, question);
-        assert!(ask(PoolQuestion::Drain(2)).is_err());
-        assert_eq!(ask(PoolQuestion::Drain(1)).unwrap(), BTreeSet::from([PoolId(1)]));
-        assert_eq!(ask(PoolQuestion::List).unwrap(), BTreeSet::from([PoolId(1)]));
-        assert!(
-            ask(PoolQuestion::Enable(1)).unwrap().is_empty() && ask(PoolQuestion::List).unwrap().is_empty()
-        );
+        let drain = |pool, keeps_files| PoolQuestion::Drain { pool, keeps_files };
+        assert!(ask(drain(2, false)).is_err() && ask(PoolQuestion::AwaitEmpty(2)).is_err());
+        let one = BTreeSet::from([PoolId(1)]);
+        let kept = Drained { pools: one.clone(), emptied: BTreeSet::new() };
+        assert_eq!(ask(drain(1, true)).unwrap(), kept);
+        assert_eq!(ask(PoolQuestion::List).unwrap(), kept);
+        let emptied = Drained { pools: one.clone(), emptied: one };
+        assert_eq!(ask(drain(1, false)).unwrap(), emptied);
+        assert_eq!(ask(PoolQuestion::List).unwrap(), emptied);
+        assert_eq!(ask(drain(1, true)).unwrap(), kept);
+        for question in [PoolQuestion::Enable(1), PoolQuestion::List] {
+            assert_eq!(ask(question).unwrap(), Drained::default());
+        }
+    }
+
+    /// It knew no pool whose files are moved.
+    #[test]
+    fn pools_that_an_earlier_version_has_drained_keep_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap();
+        std::fs::write(dir.path().join("drained-pools.json"), r#"{"version": 1, "pools": [1]}"#).unwrap();
+        let drained = data.drained_pools().load().unwrap();
+        assert_eq!(drained, Drained { pools: BTreeSet::from([PoolId(1)]), emptied: BTreeSet::new() });
     }
 }

@@ -39,8 +39,14 @@ pub struct CreateDirectoryQuestion {
 #[serde(rename_all = "lowercase")]
 pub enum PoolQuestion {
     List,
-    Drain(u32),
+    Drain {
+        pool: u32,
+        /// Its files stay there.
+        keeps_files: bool,
+    },
     Enable(u32),
+    /// Answered when no file is left at the pool, or none that can be moved.
+    AwaitEmpty(u32),
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -325,6 +325,21 @@ mod tests {
         async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
             self.namespace.drop_location(file, pool).await
         }
+        async fn begin_filling(&self, file: FileId, pool: PoolId) -> Result<Attributes, NamespaceError> {
+            self.namespace.begin_filling(file, pool).await
+        }
+        async fn replace_location(
+            &self,
+            file: FileId,
+            from: PoolId,
+            to: PoolId,
+            change: u64,
+        ) -> Result<Attributes, NamespaceError> {
+            self.namespace.replace_location(file, from, to, change).await
+        }
+        async fn unsettled(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
+            self.namespace.unsettled(after, limit).await
+        }
         async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
             self.namespace.raise_epoch(file).await
         }

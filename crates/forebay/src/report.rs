@@ -300,7 +300,7 @@ mod tests {
     fn reports_have_the_field_names_of_the_http_api() {
         let pool = PoolView::default();
         assert_eq!(further(PoolReport::default(), &pool), ["client_errors", "free_files"]);
-        assert_eq!(further(PoolState::default(), &pool), ["layouts_left"]);
+        assert_eq!(further(PoolState::default(), &pool), ["layouts_left", "moves"]);
         let (name, address) = ("client".to_owned(), "address".to_owned());
         let client = ClientView { name, address, ..ClientView::default() };
         assert_eq!(further(ClientReport::default(), client), ["sessions"]);

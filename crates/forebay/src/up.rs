@@ -25,6 +25,7 @@ use crate::cluster::cuts::Cuts;
 use crate::cluster::{ClusterHead, command};
 use crate::config::{Config, Form, Level};
 use crate::data_dir::DataDir;
+use crate::drains::Drains;
 use crate::keys::{FormerTerms, Keys};
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
@@ -130,6 +131,7 @@ async fn serve(
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
     start_reaper(&services, (&manager, &files, &door), &mut tasks, &stop);
     start_scrubs(config, &services, &mut tasks, &stop);
+    let drains = start_drains((config, data), &services, (&manager, &files), &mut tasks, &stop)?;
     if let Some(cuts) = cuts {
         tasks.spawn(cuts.run(Arc::clone(&files), stop.clone()));
     }
@@ -154,7 +156,7 @@ async fn serve(
     let doors = (Arc::clone(&door), pool_doors);
     let http = web.as_ref().map(http::Shown::report);
     let parts = (naming, Arc::clone(&files), http);
-    let known = (Arc::clone(&map), Arc::clone(&keys), cluster.clone());
+    let known = (Arc::clone(&map), drains, Arc::clone(&keys), cluster.clone());
     let responder = responder::Responder::new(data, &services, doors, parts, known);
     tasks.spawn(Arc::clone(&responder).sample(stop.clone()));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, Arc::clone(&responder) as _));
@@ -273,7 +275,23 @@ fn manage_pools(data: &DataDir, services: &Services, nfs_faces: &[TcpListener]) 
     for (pool, listener) in pools.enabled().iter().zip(nfs_faces) {
         pools.set_address(pool.id(), door_nfs::NAME, listener.local_addr()?)?;
     }
-    Ok(Arc::new(PoolMap::new(pools, data.drained_pools().load()?, clock, random)))
+    Ok(Arc::new(PoolMap::new(pools, data.drained_pools().load()?.pools, clock, random)))
+}
+
+fn start_drains(
+    (config, data): (&Config, &DataDir),
+    services: &Services,
+    (manager, files): (&Arc<dyn PoolManager>, &Arc<Files>),
+    tasks: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) -> Result<Arc<Drains>> {
+    let (namespace, clock) = (Arc::clone(&services.namespace), Arc::clone(&services.clock));
+    let share = f64::from(config.pools.copy_percent) / 100.0;
+    let drains = Drains::new(namespace, Arc::clone(manager), files.mover()?, clock, share);
+    let drains = Arc::new(drains);
+    drains.set(&data.drained_pools().load()?.emptied);
+    tasks.spawn(Arc::clone(&drains).run(stop.clone()));
+    Ok(drains)
 }
 
 fn start_reaper(

@@ -192,10 +192,18 @@ Examples:
 
 pub const POOL_DRAIN: &str = concat!(
     running_or_stopped!(),
-    "
+    " Files move while an
+instance runs. The drain goes on after a restart, until the pool is enabled.
+
+A file is copied through the head, synced and compared before its old replica is removed. A file that is open for
+writing, or that changes during the copy, is tried again later. forebay pool list shows how far the drain is.
+
+With --wait, the exit code is 0 if the pool is empty, and 1 if files are left that cannot be moved. Ctrl-C ends the
+waiting and not the drain.
 
 Examples:
-  forebay pool drain pool-1"
+  forebay pool drain pool-1 --wait
+  forebay pool drain pool-1 --keep-files"
 );
 
 pub const POOL_CALIBRATE: &str = "\

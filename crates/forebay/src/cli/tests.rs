@@ -15,8 +15,14 @@ const WITHOUT_JSON: [&str; 5] = [
 ];
 
 /// Commands that may take longer than two seconds, besides those of `forebay namespace`.
-const LONG: [&str; 5] =
-    ["forebay fsck", "forebay du", "forebay dir set-consistency", "forebay dir set-io", "forebay pool scrub"];
+const LONG: [&str; 6] = [
+    "forebay fsck",
+    "forebay du",
+    "forebay dir set-consistency",
+    "forebay dir set-io",
+    "forebay pool drain",
+    "forebay pool scrub",
+];
 
 /// A line of help begins with a verb or a noun.
 const NO_BEGINNINGS: [&str; 12] =

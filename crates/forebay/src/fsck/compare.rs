@@ -251,7 +251,7 @@ async fn compare_files(
     // Without an answer the remaining time is not known.
     let counted = namespace.counted(Account::tree(FileId::ROOT)).await.ok();
     meter.begin_items("comparing files", counted.and_then(|counted| counted.files.try_into().ok()));
-    let (mut known, mut unseen) = (HashSet::new(), 0_u64);
+    let (mut known, mut unseen, mut moving) = (HashSet::new(), 0_u64, 0_u64);
     let connected: BTreeSet<PoolId> = checked.connected.iter().map(|pool| pool.id()).collect();
     let is_unseen = |pool: &PoolId| checked.elsewhere.contains(pool) && !connected.contains(pool);
     let mut after = FileId(0);
@@ -264,6 +264,7 @@ async fn compare_files(
             compared.files += 1;
             meter.add(1);
             known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
+            moving += u64::from(entry.locality.replicas().iter().any(is_of_move));
             unseen += u64::from(entry.locality.pools().any(|pool| is_unseen(&pool)));
             for problem in look_at_file(entry, replicas, &checked.elsewhere) {
                 let finding = match is_settled(namespace, &checked.own, &problem).await {
@@ -278,12 +279,23 @@ async fn compare_files(
             }
         }
     }
+    if moving > 0 {
+        let files = output::counted(moving, "file has", "files have");
+        let remark = format!(
+            "{files} a copy that is not complete, or an old replica that is not removed yet: a running server clears it up"
+        );
+        findings.take(Finding::Remark(remark, None)).await?;
+    }
     if unseen > 0 {
         let files = counted_files(unseen);
         let remark = format!("{files} on pools of other hosts, whose replicas are not compared");
         findings.take(Finding::Remark(remark, None)).await?;
     }
     Ok(known)
+}
+
+fn is_of_move(replica: &ReplicaRef) -> bool {
+    matches!(replica.state, ReplicaState::Filling | ReplicaState::Stale)
 }
 
 fn counted_files(count: u64) -> String {
@@ -346,6 +358,11 @@ async fn is_settled(
         Err(NamespaceError::Stale(_)) => return Ok(true),
         found => found?,
     };
+    // It may have been moved from there.
+    let is_noted = namespace.locality(file).await?.good_pools().any(|good| good == pool);
+    if !is_noted {
+        return Ok(true);
+    }
     let Some(pool) = pools.iter().find(|candidate| candidate.id() == pool) else { return Ok(false) };
     let size = match look(pool, file).await? {
         Ok(found) => found.facts.size,
@@ -374,7 +391,10 @@ async fn owner(
         return Ok(Some(Owner::NoRegularFile(attributes.kind)));
     }
     let locality = namespace.locality(file).await?;
+    let is_moved = locality.good_pools().any(|good| good != pool.id());
     Ok(match locality.replicas().len() {
+        // Its row goes after the old replica of a file that was moved.
+        _ if is_moved && look(pool, file).await? == Err(ProblemKind::Gone) => None,
         _ if locality.pools().any(|known| known == pool.id()) => None,
         _ if !facts.birth.agrees_with(Birth::of(attributes.birth)) => Some(Owner::OtherBirth),
         0 => Some(Owner::Unplaced),

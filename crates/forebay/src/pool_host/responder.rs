@@ -186,7 +186,9 @@ impl control::Responder for HostResponder {
             | Request::Directory(_)
             | Request::CreateDirectory(_)
             | Request::Quota(_)
-            | Request::Pool(PoolQuestion::Drain(_) | PoolQuestion::Enable(_))
+            | Request::Pool(
+                PoolQuestion::Drain { .. } | PoolQuestion::Enable(_) | PoolQuestion::AwaitEmpty(_),
+            )
             | Request::WhyIo(_)
             | Request::RenewKeys
             | Request::ClusterToken(_)

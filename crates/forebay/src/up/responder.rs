@@ -23,6 +23,7 @@ use crate::control::{Items, Request};
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
 use crate::dir::create::Layer;
+use crate::drains::Drains;
 use crate::fsck;
 use crate::keys::Keys;
 use crate::naming::Naming;
@@ -52,6 +53,7 @@ pub struct Responder {
     files: Arc<Files>,
     http: Option<HttpReport>,
     pool_map: Arc<PoolMap>,
+    drains: Arc<Drains>,
     keys: Arc<Keys>,
     cluster: Option<Arc<ClusterHead>>,
     /// Held for a check, also while one that was stopped ends: each takes a thread and reads everything. Guards nothing else.
@@ -69,7 +71,7 @@ impl Responder {
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
         (naming, files, http): (Arc<Naming>, Arc<Files>, Option<HttpReport>),
-        (pool_map, keys, cluster): (Arc<PoolMap>, Arc<Keys>, Option<Arc<ClusterHead>>),
+        (pool_map, drains, keys, cluster): (Arc<PoolMap>, Arc<Drains>, Arc<Keys>, Option<Arc<ClusterHead>>),
     ) -> Arc<Responder> {
         Arc::new_cyclic(|myself| Responder {
             data: data.path().to_owned(),
@@ -83,6 +85,7 @@ impl Responder {
             files,
             http,
             pool_map,
+            drains,
             keys,
             cluster,
             checking: Arc::default(),
@@ -129,18 +132,26 @@ impl Responder {
         }
     }
 
-    async fn pool(&self, question: PoolQuestion) -> Result<Vec<PoolState>> {
+    async fn pool(&self, question: PoolQuestion, meter: &Meter) -> Result<Vec<PoolState>> {
+        if let PoolQuestion::AwaitEmpty(pool) = question {
+            self.drains.until_empty(PoolId(pool), meter).await;
+        }
         let kept = self.drained.lock().await;
         let statuses = self.pool_map.pools();
         let all = statuses.iter().map(|pool| pool.id).collect();
         let drained = pools::apply(&kept, &all, question)?;
-        self.pool_map.set_drained(drained.clone());
+        if let PoolQuestion::Drain { .. } | PoolQuestion::Enable(_) = question {
+            self.pool_map.set_drained(drained.pools.clone());
+            // Behind it: what is chosen from now on is not there.
+            self.drains.set(&drained.emptied);
+        }
         let closed = self.door.closed_pools();
         let mut hosts = self.cluster.as_ref().map(|cluster| cluster.hosts()).unwrap_or_default();
         let left = |id| closed.iter().find(|(pool, _)| *pool == id).map(|(_, left)| *left);
         let states = statuses.iter().map(|pool| PoolState {
             name: pool.id.to_string(),
-            drained: Some(drained.contains(&pool.id)),
+            drained: Some(drained.pools.contains(&pool.id)),
+            moves: self.drains.state(pool.id),
             slow: Some(self.pool_map.pace(pool.id).is_slow),
             offline: pool.trouble(),
             layouts_left: left(pool.id),
@@ -274,7 +285,7 @@ impl crate::control::Responder for Responder {
                 serde_json::to_value(created)?
             }
             Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
-            Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
+            Request::Pool(question) => serde_json::to_value(self.pool(question, meter).await?)?,
             Request::Calibrate(id) => {
                 serde_json::to_value(calibrate::answer(self.local_pool(PoolId(id))?, meter).await?)?
             }

@@ -61,7 +61,7 @@ fn nobody_is_sent_to_a_drained_pool() {
     let (instance, server) = redirecting();
     server.put("/file", "0123456789");
     location(&server.call("GET", "/file"));
-    instance.forebay(&["pool", "drain", "pool-0"]);
+    instance.forebay(&["pool", "drain", "pool-0", "--keep-files"]);
     let answer = server.call("GET", "/file");
     assert_eq!((answer.status, &answer.body[..]), (200, &b"0123456789"[..]));
     instance.forebay(&["pool", "enable", "pool-0"]);

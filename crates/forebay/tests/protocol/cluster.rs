@@ -103,7 +103,7 @@ impl Cluster {
             cluster.hosts.push(host);
         }
         cluster.wait_for(|standings| standings.iter().all(|standing| standing == "ready"));
-        assert!(cluster.head.run(&["pool", "drain", "pool-0"]).status.success());
+        assert!(cluster.head.run(&["pool", "drain", "pool-0", "--keep-files"]).status.success());
         cluster
     }
 

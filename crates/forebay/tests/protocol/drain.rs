@@ -62,7 +62,7 @@ fn deleted_device(client: &NfsClient) -> DeviceId4 {
 fn a_drained_pool_gets_its_layouts_back_and_its_files_go_through_the_head() {
     let (instance, server) = Server::start();
     let (mut client, file, layout) = with_layout(&server);
-    assert!(pool_command(&instance, &["drain", "pool-0"]).contains("draining"));
+    assert!(pool_command(&instance, &["drain", "pool-0", "--keep-files"]).contains("draining"));
     let refused = status_of(layout_of(&mut client, &file));
     assert!(matches!(refused, NfsStat4::LayoutUnavailable | NfsStat4::RecallConflict), "{refused}");
     let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
@@ -83,7 +83,7 @@ fn a_client_that_keeps_a_layout_of_a_drained_pool_is_fenced_off() {
     let (instance, server) = Server::start_with(Setup { configuration, ..Setup::default() });
     let (mut client, file, layout) = with_layout(&server);
     let mut data_server = client.data_server(&layout).unwrap();
-    pool_command(&instance, &["drain", "0"]);
+    pool_command(&instance, &["drain", "0", "--keep-files"]);
     wait_until_drained(&instance, "pool-0");
     let stateid = layout.data_server().stateid;
     let written = data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, b"no");
@@ -96,14 +96,14 @@ fn new_files_go_to_the_pools_that_are_left_and_with_none_left_there_is_no_space(
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let mut client = server.client("host");
     let root = client.root().unwrap();
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     let mut devices = Vec::new();
     for number in 0..8 {
         let file = client.create(&root, &format!("file-{number}")).unwrap();
         devices.push(layout_of(&mut client, &file).unwrap().device());
     }
     assert!(devices.iter().all(|device| device.0[..4] == 1_u32.to_be_bytes()), "{devices:?}");
-    pool_command(&instance, &["drain", "pool-1"]);
+    pool_command(&instance, &["drain", "pool-1", "--keep-files"]);
     assert_eq!(status_of(client.create(&root, "none")), NfsStat4::NoSpc);
     pool_command(&instance, &["enable", "pool-0"]);
     client.create(&root, "again").unwrap();
@@ -114,7 +114,7 @@ fn a_device_that_goes_is_told_to_who_asked_and_its_id_never_comes_again() {
     let (instance, server) = Server::start();
     let (mut client, file, layout) = with_layout(&server);
     client.device_info(layout.device()).unwrap();
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
     let current = nfs4::StateId4 { seqid: layout.stateid.seqid + 1, ..layout.stateid };
     let old = client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default());
@@ -134,7 +134,7 @@ fn a_device_that_goes_is_told_to_who_asked_and_its_id_never_comes_again() {
 #[test]
 fn a_pool_stays_drained_over_a_restart_and_can_be_enabled_on_a_stopped_instance() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
-    pool_command(&instance, &["drain", "pool-1"]);
+    pool_command(&instance, &["drain", "pool-1", "--keep-files"]);
     server.kill();
     let listed = pool_command(&instance, &["list"]);
     assert_eq!(listed, "pool    state\npool-0  enabled\npool-1  drained\n");
@@ -203,7 +203,7 @@ fn write_by(data_server: &mut NfsClient, layout: &Layout) -> NfsStat4 {
 fn a_client_with_many_layouts_at_a_drained_pool_gets_one_recall_and_returns_all_at_once() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
     assert_eq!(
         (recall.recall, recall.iomode, recall.changed),
@@ -229,7 +229,7 @@ fn a_client_that_has_forgotten_its_many_layouts_is_fenced_off_at_once() {
     // As Linux does: first its last calls are to end.
     client.callbacks.answer_once(Answer::Status(NfsStat4::Delay));
     client.callbacks.answer_once(Answer::Status(NfsStat4::NoMatchingLayout));
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     wait_until_drained(&instance, "pool-0");
     let recalls = layout_recalls(&client);
     assert!(
@@ -248,7 +248,7 @@ fn a_client_that_never_answers_a_recall_of_its_many_layouts_loses_them_in_time()
     let (_, last) = &here[MANY - 1];
     let mut data_server = client.data_server(last).unwrap();
     client.callbacks.answer_once(Answer::Silence);
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     wait_until_drained(&instance, "pool-0");
     assert_eq!(layout_recalls(&client).len(), 1);
     layout_of(&mut client, &elsewhere).unwrap();
@@ -262,7 +262,7 @@ fn a_client_that_has_not_answered_for_all_layouts_gets_no_new_one_though_each_is
     // for the answer (5 s).
     let Crowd { mut client, here, elsewhere } = with_many_layouts_to(LayoutIomode4::Read, &server);
     client.callbacks.answer_once(Answer::Silence);
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
     for (file, layout) in &here {
         client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
@@ -278,7 +278,7 @@ fn a_client_that_does_not_support_a_recall_of_all_layouts_gets_a_recall_for_each
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let Crowd { mut client, here, .. } = with_many_layouts(&server);
     client.callbacks.answer_once(Answer::Status(NfsStat4::NotSupp));
-    pool_command(&instance, &["drain", "pool-0"]);
+    pool_command(&instance, &["drain", "pool-0", "--keep-files"]);
     let first = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
     assert_eq!(first.recall, LayoutRecall4::All);
     for _ in 0..MANY {

@@ -19,6 +19,7 @@ mod delegation;
 mod directory;
 mod directory_attributes;
 mod drain;
+mod emptied;
 mod exports;
 mod held;
 mod keys;

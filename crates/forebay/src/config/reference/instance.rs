@@ -113,6 +113,14 @@ pub const POOLS: &[Key] = &[
          server with this setting was then. It reads at most 100 MiB/s, and a quarter of it while the pool has other requests. \
          0: only `forebay pool scrub` starts one.",
     ),
+    number(
+        "pools.copy_percent",
+        "20",
+        "percent",
+        (1, 100),
+        "Share of the time that copies between pools take while others read or write at the pools. Otherwise copies take all \
+         of it.",
+    ),
 ];
 
 pub const TICKET_KEYS: &[Key] = &[

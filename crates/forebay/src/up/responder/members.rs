@@ -91,7 +91,9 @@ impl Responder {
         let (files, open) = counted_files.await??;
         if files > 0 {
             let has = counted(files, "file has its", "files have their");
-            bail!("{has} data on {pool}: remove them first (forebay pool files {pool} lists them)");
+            bail!(
+                "{has} data on {pool}: move them (forebay pool drain {pool}) or remove them first; forebay pool files {pool} lists them"
+            );
         }
         if open > 0 {
             let are = counted(open, "removed file of it is", "removed files of it are");
@@ -100,9 +102,11 @@ impl Responder {
         tokio::task::spawn_blocking(move || cluster.remove(pool)).await??;
         let kept = self.drained.lock().await;
         let mut drained = kept.load()?;
-        if drained.remove(&pool) {
+        if drained.pools.remove(&pool) {
+            drained.emptied.remove(&pool);
             kept.store(&drained)?;
-            self.pool_map.set_drained(drained);
+            self.drains.set(&drained.emptied);
+            self.pool_map.set_drained(drained.pools);
         }
         Ok(())
     }
