@@ -15,10 +15,9 @@ use async_trait::async_trait;
 use cluster_state::{Arrival, Renewal, SessionId};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsAcceptor;
 use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
@@ -27,12 +26,14 @@ use crate::face::{
 };
 use crate::remote::RemotePool;
 use crate::rotation::{CERTIFY, Certified, Certify, KeyRegistry};
-use crate::rpc::{Answerer, Connection, RECORD_BYTES_MAX, Refused, prepare};
+use crate::rpc::{Answerer, Connection, RECORD_BYTES_MAX, Refused};
 use crate::session::{
     ATTACH, Attach, BYE, HELLO, Held, Hello, JOIN, Join, Joined, Keys, RENEW, Renew, Renewed, Terms, VERSION,
     VERSION_MIN, Welcome,
 };
-use crate::trust::{Fingerprint, Member, peer};
+use crate::tasks;
+use crate::transport::{Caller, Identified, Port, TlsPort};
+use crate::trust::{Fingerprint, Member};
 use crate::wire::Greeting;
 
 /// For the handshake, and for saying what the connection is for.
@@ -161,17 +162,28 @@ pub async fn serve(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
     registry: Arc<dyn Registry>,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
+    serve_at(&TlsPort::new(listener, tls), registry, stop).await;
+}
+
+/// As [`serve`], at a port of another kind.
+pub async fn serve_at(port: &dyn Port, registry: Arc<dyn Registry>, mut stop: watch::Receiver<bool>) {
     let strangers = Crowd::new(STRANGERS_MAX, STRANGERS_OF_ADDRESS_MAX);
     let members = Crowd::new(MEMBERS_MAX, MEMBERS_OF_KEY_MAX);
+    let stopping = StoppedAtEnd(Arc::default());
     while !*stop.borrow() {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.changed() => continue,
+            biased;
+            changed = stop.changed() => match changed {
+                Ok(()) => continue,
+                // Nobody is left to tell it.
+                Err(_) => break,
+            },
+            accepted = port.accept() => accepted,
         };
-        let (stream, from) = match accepted {
-            Ok(accepted) => accepted,
+        let caller = match accepted {
+            Ok(caller) => caller,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection of a pool host");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -179,10 +191,38 @@ pub async fn serve(
             }
         };
         // One too many is refused: the others are to end in time.
-        let Some(place) = strangers.admit(neighbourhood(from.ip())) else { continue };
-        let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
-        let guest = Guest { acceptor, registry: Arc::clone(&registry), from };
-        tokio::spawn(guest.serve(stream, place, Arc::clone(&members), stop.clone()));
+        let Some(place) = strangers.admit(neighbourhood(caller.from.ip())) else { continue };
+        let guest = Guest { registry: Arc::clone(&registry), from: caller.from };
+        tasks::spawn(guest.serve(caller, place, Arc::clone(&members), Arc::clone(&stopping.0)));
+    }
+}
+
+/// The port is closed, and connections are to end. They are told in the order in which they came, which a watch channel does not
+/// keep: the simulator repeats a history exactly.
+#[derive(Default)]
+struct Stopping {
+    has_begun: AtomicBool,
+    told: Notify,
+}
+
+impl Stopping {
+    async fn begun(&self) {
+        let told = self.told.notified();
+        tokio::pin!(told);
+        // Registered before looking, or a change in between would be missed.
+        told.as_mut().enable();
+        if !self.has_begun.load(Ordering::Acquire) {
+            told.await;
+        }
+    }
+}
+
+struct StoppedAtEnd(Arc<Stopping>);
+
+impl Drop for StoppedAtEnd {
+    fn drop(&mut self) {
+        self.0.has_begun.store(true, Ordering::Release);
+        self.0.told.notify_waiters();
     }
 }
 
@@ -235,7 +275,6 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
 }
 
 struct Guest {
-    acceptor: TlsAcceptor,
     registry: Arc<dyn Registry>,
     from: SocketAddr,
 }
@@ -243,20 +282,16 @@ struct Guest {
 impl Guest {
     async fn serve(
         self,
-        stream: TcpStream,
+        caller: Caller,
         place: CrowdPlace<IpAddr>,
         members: Arc<Crowd<Fingerprint>>,
-        mut stop: watch::Receiver<bool>,
+        stopping: Arc<Stopping>,
     ) {
-        if let Err(error) = prepare(&stream) {
-            return tracing::info!(from = %self.from, %error, "a host has gone again");
-        }
-        let stream = match timeout(ARRIVAL_TIME, self.acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => stream,
+        let Identified { stream, member } = match timeout(ARRIVAL_TIME, caller.handshake).await {
+            Ok(Ok(identified)) => identified,
             Ok(Err(error)) => return tracing::info!(from = %self.from, %error, "a host is not let in"),
             Err(_) => return tracing::info!(from = %self.from, "a host does not finish its TLS handshake"),
         };
-        let member = stream.get_ref().1.peer_certificates().and_then(peer);
         // Members do not stand in the way of strangers. One that was removed is a stranger, and is told so.
         let known = member.and_then(|member| Some((seat_of(&*self.registry, member)?, member.1)));
         let (_place, record_bytes_max) = match &known {
@@ -291,17 +326,18 @@ impl Guest {
             }
         };
         tokio::select! {
+            biased;
+            () = stopping.begun() => session.is_ending.store(true, Ordering::Relaxed),
             () = served.closed() => {}
             () = is_late => {}
             () = session.is_unknown() => {}
-            _ = stop.wait_for(|stopped| *stopped) => session.is_ending.store(true, Ordering::Relaxed),
         }
         served.close();
         tell.send_replace(None);
         session.end(&served);
         // Its place is free for the pool to come again.
         drop(_place);
-        session.give_up_uploads(&mut stop).await;
+        session.give_up_uploads(&stopping).await;
     }
 }
 
@@ -384,11 +420,14 @@ impl Session {
     }
 
     /// Returns when the pool has come again, or has been away for so long that its uploads are given up.
-    async fn give_up_uploads(&self, stop: &mut watch::Receiver<bool>) {
-        let (Some(session), Some((pool, seat))) = (self.session(), self.seat()) else { return };
+    async fn give_up_uploads(&self, stopping: &Stopping) {
+        // Also of one that was shut out meanwhile.
+        let Some(session) = self.session() else { return };
+        let (Some(seat), Some((Member::Pool(pool), _))) = (&self.seat, self.member) else { return };
         tokio::select! {
+            biased;
+            () = stopping.begun() => return,
             () = tokio::time::sleep(ABSENCE_MAX) => {}
-            _ = stop.wait_for(|stopped| *stopped) => return,
         }
         if *seat.latest.lock() == Some(session) {
             seat.desk.leave(pool, self.registry.data_faces().as_ref());

@@ -17,7 +17,7 @@ use cluster_state::HeldLease;
 use futures_channel::oneshot;
 use types::{ByteRange, Clock, Epoch, FileId, PoolId};
 
-use crate::MakingPool;
+use crate::{MakingPool, tasks};
 
 /// A write waits so long for a lease. Longer than a head takes to start, and shorter than a client's patience.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -138,7 +138,7 @@ impl OpenReplica for LeasedReplica {
         }
         let (replica, right) = (Arc::clone(&self.replica), self.right.clone());
         let (tell, answer) = oneshot::channel();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let written = match right.wait().await {
                 true => replica.write_at(offset, data, stability).await,
                 false => Err(PoolError::Fenced),

@@ -17,6 +17,8 @@ mod rotation;
 mod rpc;
 mod service;
 mod session;
+mod tasks;
+mod transport;
 pub mod trust;
 mod wire;
 
@@ -27,7 +29,7 @@ pub use face::{
     ArrivedBytes, DataFaces, Denied, FaceError, FaceHold, FaceLink, HOLDS_MAX as FACE_HOLDS_MAX, HeadHttp,
     HeldVersion, Hold, HttpFace, StoredVersion,
 };
-pub use head::{Registry, Seat, Told, serve};
+pub use head::{Registry, Seat, Told, serve, serve_at};
 pub use leased::LeasedPool;
 pub use making::MakingPool;
 pub use member::{
@@ -40,4 +42,6 @@ pub use rpc::{Answerer, CallError, Connection, PROGRAM, Refused, VERSION};
 pub use rustls::ServerConfig as HeadTls;
 pub use service::PoolService;
 pub use session::{Held, Hello, Join, Joined, Key, Keys, Terms};
+pub use tasks::{Host, Tasks};
+pub use transport::{ByteStream, Caller, Dialer, Identified, Port, TlsDialer};
 pub use wire::{Greeting, Status};

@@ -10,21 +10,21 @@ use api::{AcceptedKeys, Pool, PoolKey, Term};
 use cluster_state::{HeldLease, HeldTerms, Process};
 use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use types::{Clock, FileId, Random};
 
 use crate::MakingPool;
 use crate::face::{Added, FaceLink, HttpFace, ToldFace};
-use crate::rpc::{Answerer, Connection, prepare};
+use crate::rpc::{Answerer, Connection};
 use crate::service::PoolService;
 use crate::session::{
     ATTACH, Attach, BYE, HELLO, Held, Hello, Incarnation, Keys, RENEW, Renew, Renewed, Terms, VERSION,
     VERSION_MIN, Welcome,
 };
+use crate::tasks;
+use crate::transport::Dialer;
 use crate::trust::{Dialling, explain};
 use crate::wire::Status;
 
@@ -65,17 +65,11 @@ pub enum MemberError {
 
 async fn dial(
     address: &str,
-    dialling: &Dialling,
+    (dialer, dialling): (&dyn Dialer, &Dialling),
     answerer: Arc<dyn Answerer>,
 ) -> Result<Arc<Connection>, MemberError> {
     let unreachable = |reason: String| MemberError::Unreachable { address: address.to_owned(), reason };
-    let Dialling { tls, name } = dialling.clone();
-    let connecting = async {
-        let stream = TcpStream::connect(address).await?;
-        prepare(&stream)?;
-        TlsConnector::from(tls).connect(name, stream).await
-    };
-    match timeout(DIAL_TIME, connecting).await {
+    match timeout(DIAL_TIME, dialer.dial(address, dialling)).await {
         Ok(Ok(stream)) => Ok(Connection::start(stream, answerer)),
         Ok(Err(error)) => Err(unreachable(explain(&error))),
         Err(_) => Err(unreachable(format!("no answer for {} s", DIAL_TIME.as_secs()))),
@@ -87,6 +81,7 @@ pub struct MemberConfig {
     pub cluster: [u8; 16],
     pub addresses: Vec<String>,
     pub keys: KeyRing,
+    pub dialer: Arc<dyn Dialer>,
     pub process: Process,
     pub host: String,
     pub program: String,
@@ -229,8 +224,9 @@ impl PoolMember {
             let pause =
                 if matches!(error, MemberError::Refused { .. }) { PAUSE_AFTER_REFUSAL } else { pause };
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                biased;
                 _ = stop.changed() => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
         self.lease.end();
@@ -263,7 +259,8 @@ impl PoolMember {
     }
 
     async fn dial(&self, address: &str, keys: &HeldKeys) -> Result<Arc<Connection>, MemberError> {
-        let connection = dial(address, &keys.dialling, Arc::clone(&self.service) as _).await?;
+        let way = (&*self.config.dialer, &keys.dialling);
+        let connection = dial(address, way, Arc::clone(&self.service) as _).await?;
         let mut connections = self.connections.lock();
         connections.retain(|connection| !connection.has_ended());
         connections.push(Arc::clone(&connection));
@@ -297,9 +294,10 @@ impl PoolMember {
         }
         self.config.keys.welcomed(&keys).await;
         for _ in 0..DATA_CONNECTIONS {
-            data.spawn(Arc::clone(self).keep_data(address.to_owned(), keys.clone()));
+            let keeping = Arc::clone(self).keep_data(address.to_owned(), keys.clone());
+            data.spawn(tasks::of_caller(Box::pin(keeping)));
         }
-        data.spawn(Arc::clone(&self.face).keep_telling(Arc::clone(control)));
+        data.spawn(tasks::of_caller(Box::pin(Arc::clone(&self.face).keep_telling(Arc::clone(control)))));
         {
             let mut standing = self.standing.lock();
             *standing = MemberStanding {
@@ -315,13 +313,14 @@ impl PoolMember {
         let mut certify_after = Duration::ZERO;
         loop {
             let renewed = tokio::select! {
-                renewed = self.renew(control) => renewed,
+                biased;
                 () = stopped(stop) => {
                     // No ticket to write is honoured from here on.
                     self.lease.end();
                     let _: Result<(), _> = control.call(BYE, &(), BYE_TIME).await;
                     return End::Stopped;
                 }
+                renewed = self.renew(control) => renewed,
             };
             let Some((lease, generation)) = renewed else { return lost() };
             self.service.sweep();
@@ -334,10 +333,11 @@ impl PoolMember {
             }
             let period = if lease.is_zero() { FIRST_PERIOD } else { lease / RENEWALS };
             tokio::select! {
-                () = tokio::time::sleep(period) => {}
+                biased;
+                () = stopped(stop) => {}
                 () = control.closed() => return lost(),
                 Some(_) = data.join_next() => return lost(),
-                () = stopped(stop) => {}
+                () = tokio::time::sleep(period) => {}
             }
         }
     }

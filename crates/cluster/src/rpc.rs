@@ -12,7 +12,7 @@ mod outgoing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -27,6 +27,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use xdr::{Decoder, Encoder, Xdr};
 
+use crate::tasks;
 use outgoing::{Message, Outgoing};
 
 pub const PROGRAM: u32 = 0x20_46_42_59;
@@ -95,7 +96,7 @@ pub(crate) type Done = Box<dyn FnOnce(Result<Decoder, CallError>) + Send>;
 pub struct Connection {
     outgoing: Mutex<Outgoing>,
     /// Calls that wait for an answer, by xid. Leaf lock, taken behind `outgoing`.
-    waiting: Mutex<HashMap<u32, Done>>,
+    waiting: Mutex<BTreeMap<u32, Done>>,
     next_xid: AtomicU32,
     /// Something is to be sent. One task waits for it.
     queued: Notify,
@@ -132,8 +133,8 @@ impl Connection {
             closing: Notify::new(),
         });
         let (reader, writer) = tokio::io::split(stream);
-        tokio::spawn(incoming::serve(Arc::clone(&connection), reader, answerer, record_bytes_max));
-        tokio::spawn(outgoing::send(Arc::clone(&connection), writer));
+        tasks::spawn(incoming::serve(Arc::clone(&connection), reader, answerer, record_bytes_max));
+        tasks::spawn(outgoing::send(Arc::clone(&connection), writer));
         connection
     }
 

@@ -18,7 +18,7 @@ use api::Pool;
 use cluster::trust::{Fingerprint, MemberKey, Token};
 use cluster::{
     Admission, HeldLease, HttpFace, Joining, KeyRing, LeasedPool, MakingPool, MemberConfig, PoolMember,
-    Process,
+    Process, TlsDialer,
 };
 use door_nfs::{Export, Flight, PoolDoor, PoolDoorConfig, Security, ServedHosts, Squash};
 use door_webdav::DataFace;
@@ -264,6 +264,7 @@ impl PoolHost {
             cluster: member.cluster,
             addresses: member.heads.clone(),
             keys: KeyRing::new(Arc::new(dir.host_keys(&member)), &member.keys, member.next_keys.as_ref())?,
+            dialer: Arc::new(TlsDialer),
             process,
             host: host_name(),
             program: env!("CARGO_PKG_VERSION").to_owned(),

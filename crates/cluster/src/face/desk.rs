@@ -170,7 +170,7 @@ impl FaceDesk {
                 let kinds = arrived.checksums.iter().map(types::Checksum::kind).collect();
                 state.keep(file, Outcome { answer: answer.clone(), kinds });
                 let (desk, faces) = (Arc::clone(self), Arc::clone(faces));
-                tokio::spawn(async move {
+                crate::tasks::spawn(async move {
                     let completed = faces.complete(pool, file, arrived).await;
                     desk.settle(file, &completed);
                     tell.send_replace(Some(completed));

@@ -39,13 +39,15 @@ impl Clock for StoppedClock {
     }
 }
 
+type Placed = (Vec<Fingerprint>, Arc<Seat>);
+
 /// Lets in who has the secret, as [`POOL`].
 struct TestRegistry {
     authority: Mutex<Arc<Authority>>,
     faces: Arc<CountingFaces>,
     generation: AtomicU32,
     /// The keys of each, of which the last is the newest.
-    seats: Mutex<BTreeMap<PoolId, (Vec<Fingerprint>, Arc<Seat>)>>,
+    seats: Mutex<BTreeMap<PoolId, Placed>>,
 }
 
 impl TestRegistry {

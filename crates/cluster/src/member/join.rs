@@ -8,6 +8,7 @@ use xdr::Opaque;
 use super::{ANSWER_TIME, MemberError, dial};
 use crate::rpc::{Answerer, Refused};
 use crate::session::{JOIN, Join, Joined};
+use crate::transport::TlsDialer;
 use crate::trust::{Dialling, MemberKey, Token};
 
 /// A host that has joined.
@@ -50,7 +51,7 @@ async fn join_at(
     key: &MemberKey,
     Joining { host, pool }: Joining<'_>,
 ) -> Result<Membership, MemberError> {
-    let connection = dial(address, dialling, Arc::new(Nothing)).await?;
+    let connection = dial(address, (&TlsDialer, dialling), Arc::new(Nothing)).await?;
     let public_key = Opaque(key.public_key().into());
     let (host, pool) = (host.to_owned(), pool.map(|pool| pool.0));
     let join = Join { secret: token.secret, public_key, host, pool };

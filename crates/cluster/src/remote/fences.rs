@@ -53,7 +53,7 @@ impl RemotePool {
     pub(super) fn deliver_fences(&self) {
         let Some(pool) = self.myself.upgrade() else { return };
         if !std::mem::replace(&mut self.state.lock().is_delivering, true) {
-            self.runtime.spawn(async move {
+            self.tasks.spawn(async move {
                 pool.deliver().await;
                 pool.state.lock().is_delivering = false;
             });
@@ -95,6 +95,7 @@ impl RemotePool {
                 lease.until().saturating_sub(now)
             };
             tokio::select! {
+                biased;
                 () = changed => {}
                 // The clock need not be the one of the runtime to the last bit.
                 () = sleep(left.max(Duration::from_millis(1))) => {}

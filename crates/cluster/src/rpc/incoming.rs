@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use xdr::Decoder;
 
 use super::{ANSWER_BYTES_MAX, Answerer, CALLS_MAX, ClosedAtEnd, Connection, PATIENCE, PROGRAM, VERSION};
+use crate::tasks;
 
 const FRAGMENTS_MAX: u32 = 64;
 /// Room for small records, of which many come in one read.
@@ -44,8 +45,9 @@ pub(super) async fn serve<S: AsyncRead>(
     {
         let _closed = ClosedAtEnd(&connection);
         tokio::select! {
-            Err(Broken(reason)) = incoming.read(reader, record_bytes_max) => tracing::debug!(reason, "closed a connection"),
+            biased;
             () = connection.closed() => {}
+            Err(Broken(reason)) = incoming.read(reader, record_bytes_max) => tracing::debug!(reason, "closed a connection"),
         }
     }
     while incoming.answers.join_next().await.is_some() {}
@@ -130,7 +132,7 @@ impl Incoming {
         // Here, and not in a task, so that calls begin in their order.
         if std::future::poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await.is_pending() {
             self.bytes += bytes;
-            self.answers.spawn(answering);
+            self.answers.spawn(tasks::of_caller(answering));
         }
         Ok(())
     }
@@ -146,6 +148,7 @@ impl Incoming {
                 return Ok(());
             }
             tokio::select! {
+                biased;
                 Some(answered) = self.answers.join_next() => self.note(answered)?,
                 () = self.connection.sent.notified() => {}
             }

@@ -122,8 +122,9 @@ pub(super) async fn send<S: AsyncWrite>(connection: Arc<Connection>, mut writer:
                 true
             }
             Batch::Messages(batch) => tokio::select! {
-                is_written = write(&connection, &mut writer, batch) => is_written,
+                biased;
                 () = connection.closed() => return,
+                is_written = write(&connection, &mut writer, batch) => is_written,
             },
         };
         if !is_well {

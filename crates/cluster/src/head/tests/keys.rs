@@ -9,6 +9,7 @@ use super::*;
 use crate::MakingPool;
 use crate::member::{KeyRing, MemberConfig, PoolMember};
 use crate::rotation::{KeySet, KeyStore};
+use crate::transport::TlsDialer;
 
 /// Waits are for events; a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,6 +24,13 @@ impl Clock for RunningClock {
     fn monotonic(&self) -> Duration {
         self.0.elapsed()
     }
+}
+
+/// For holds, of which there are none.
+struct NoChance;
+
+impl types::Random for NoChance {
+    fn fill(&self, _: &mut [u8]) {}
 }
 
 /// A disk in memory: the keys in use, and the next ones.
@@ -64,14 +72,18 @@ impl Host {
             cluster: CLUSTER,
             addresses: vec![head.address.to_string()],
             keys,
+            dialer: Arc::new(TlsDialer),
             process: Process { starts, draw: 1 },
             host: "host".to_owned(),
             program: "0.1.0".to_owned(),
             address: None,
             nfs_port: 1,
+            http: None,
         };
-        let (lease, clock) = (Arc::new(HeldLease::default()), Arc::new(RunningClock(Instant::now())));
-        let member = PoolMember::new(config, MakingPool::new(Arc::new(MemoryPool::new(POOL))), lease, clock);
+        let (pool, lease) =
+            (MakingPool::new(Arc::new(MemoryPool::new(POOL))), Arc::new(HeldLease::default()));
+        let clock: Arc<dyn Clock> = Arc::new(RunningClock(Instant::now()));
+        let member = PoolMember::new(config, pool, lease, (clock, Arc::new(NoChance)));
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(Arc::clone(&member).run(stopped));
         Host { member, disk, stop }
