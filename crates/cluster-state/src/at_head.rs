@@ -152,6 +152,12 @@ impl PoolAtHead {
         self.lease.confirm(files);
     }
 
+    /// The head may change data at the pool. Where the head went on without the pool, a write that it went past may be under way
+    /// there until the pool has made up for it, and is not to come after a change of the head.
+    pub fn takes_changes(&self, now: Duration) -> bool {
+        !self.lease.is_over(now) || (self.settled >= self.due && self.lease.missed_count() == 0)
+    }
+
     pub fn standing(&self, now: Duration) -> Standing {
         self.lease.standing(now)
     }
@@ -321,6 +327,26 @@ mod tests {
         assert!(pool.is_fenced(&[(FILE, Epoch(5))], s(1)) && !pool.is_fenced(&[(FILE, Epoch(6))], s(1)));
         pool.confirm(&[(FILE, Epoch(6))]);
         assert!(pool.is_fenced(&[(FILE, Epoch(6))], s(1)));
+    }
+
+    /// A client's write hangs at the pool: the head may have gone past it by the fence or by the floor.
+    #[test]
+    fn changes_of_the_head_wait_until_a_pool_that_was_passed_over_has_made_up_for_it() {
+        let mut pool = pool();
+        let fence = [(FILE, Epoch(5))];
+        let session = pool.connect(arrival(1, true), s(1)).unwrap();
+        pool.welcome(TERMS);
+        assert_eq!(pool.renew(session, held(1, true), s(1)), LEASE);
+        pool.fence(&fence, s(2)).unwrap();
+        assert!(pool.takes_changes(s(11)), "the fence is waited for");
+        assert!(pool.is_fenced(&fence, s(12)) && !pool.takes_changes(s(12)));
+        pool.confirm(&fence);
+        assert!(pool.takes_changes(s(12)));
+        assert!(pool.has_floor(Term(2), s(13)) && !pool.takes_changes(s(13)));
+        assert_eq!(pool.renew(session, held(2, false), s(13)), NOT_SETTLED);
+        assert!(!pool.takes_changes(s(13)));
+        assert_eq!(pool.renew(session, held(2, true), s(14)), LEASE);
+        assert!(pool.takes_changes(s(14)));
     }
 
     #[test]

@@ -25,13 +25,13 @@ use cluster_state::{
     Arrival, HeldTerms, LeaseRules, PoolAtHead, Process, Refusal, Renewal, SessionId, Standing, Terms,
 };
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use types::{Clock, Epoch, FileId, PoolId};
 use xdr::Xdr;
 
 use crate::rpc::Connection;
+use crate::tasks::Tasks;
 use crate::wire::{
     self, Batch, Described, Facts, Greeting, Listed, Opened, Replies, Reply, Ticket, procedure,
 };
@@ -50,10 +50,10 @@ pub struct RemotePool {
     suspect: Duration,
     links: Arc<Links>,
     /// Leaf lock.
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     /// The lease has another end, or a fence was confirmed.
     changed: Notify,
-    runtime: Handle,
+    tasks: Tasks,
     myself: Weak<RemotePool>,
 }
 
@@ -82,23 +82,26 @@ impl RemotePool {
     pub fn known(id: PoolId, rules: LeaseRules, longest: Duration, clock: Arc<dyn Clock>) -> Arc<RemotePool> {
         let known_since = clock.monotonic();
         let at_head = PoolAtHead::new(rules, longest, known_since);
-        let runtime = Handle::current();
+        let tasks = Tasks::of_caller();
+        let state = Arc::new(Mutex::new(State {
+            rules: at_head,
+            status: PoolStatus::untold(id),
+            clone_granularity: None,
+            known_since,
+            sessions: 0,
+            is_delivering: false,
+            is_shut_out: false,
+        }));
+        let (asked, time) = (Arc::clone(&state), Arc::clone(&clock));
+        let takes_changes = Box::new(move || asked.lock().rules.takes_changes(time.monotonic()));
         Arc::new_cyclic(|myself| RemotePool {
             id,
             clock,
             suspect: rules.suspect,
-            links: Links::new(id, rules.lease, runtime.clone()),
-            state: Mutex::new(State {
-                rules: at_head,
-                status: PoolStatus::untold(id),
-                clone_granularity: None,
-                known_since,
-                sessions: 0,
-                is_delivering: false,
-                is_shut_out: false,
-            }),
+            links: Links::new(id, rules.lease, tasks.clone(), takes_changes),
+            state,
             changed: Notify::new(),
-            runtime,
+            tasks,
             myself: Weak::clone(myself),
         })
     }
@@ -174,8 +177,10 @@ impl RemotePool {
             renewal
         };
         self.changed.notify_waiters();
-        if renewal == (Renewal::NotYet { has_missed: true }) {
-            self.deliver_fences();
+        match renewal {
+            Renewal::Lease(_) => self.links.begin_parked(),
+            Renewal::NotYet { has_missed: true } => self.deliver_fences(),
+            Renewal::NotYet { has_missed: false } | Renewal::Unknown => {}
         }
         renewal
     }

@@ -1,7 +1,8 @@
 //! The connections to a pool, and the calls that go over them.
 //!
 //! Calls on one file go over one connection, in the order in which they were begun, also those that waited for a connection.
-//! A call whose connection broke begins once more on the next one, if it may be done twice.
+//! A call whose connection broke begins once more on the next one, if it may be done twice. A change of data waits in the same
+//! way for a pool that was passed over and has not made up for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,15 +13,16 @@ use bytes::Bytes;
 use cluster_state::{Process, SessionId};
 use futures_channel::oneshot;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use types::{FileId, PoolId};
 use xdr::{Decoder, Encoder, Xdr};
 
 use super::calls::Calls;
 use crate::rpc::{CALLS_MAX, CallError, Connection};
+use crate::tasks::Tasks;
+use crate::wire::procedure;
 
-/// A call waits for a connection for so long.
+/// A call waits for a connection for so long, and a change for a pool that takes it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 const DATA_CONNECTIONS_MAX: usize = 16;
 
@@ -28,9 +30,11 @@ pub(super) struct Links {
     pool: PoolId,
     /// When the pool has been away for so long, calls do not wait for it.
     away_max: Duration,
-    runtime: Handle,
+    tasks: Tasks,
     calls: Calls,
-    /// Held while a call is begun on a connection, whose locks come behind it.
+    /// Whether the head may change data at the pool now.
+    takes_changes: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Held while a call is begun on a connection, whose locks come behind it, as those of `takes_changes`.
     state: Mutex<State>,
 }
 
@@ -38,7 +42,7 @@ struct State {
     session: Option<Session>,
     /// Since when there is no connection.
     away_since: Option<Instant>,
-    /// Calls that wait for a connection, in their order, each with the end of its patience.
+    /// Calls that wait, in their order, each with the end of its patience.
     parked: VecDeque<(Instant, Call)>,
     /// A task ends the patience of the parked calls.
     is_watched: bool,
@@ -70,15 +74,37 @@ struct Call {
     done: Done,
 }
 
+impl Call {
+    /// Of the data of a replica.
+    fn is_change(&self) -> bool {
+        matches!(
+            self.procedure,
+            procedure::WRITE
+                | procedure::ALLOCATE
+                | procedure::DEALLOCATE
+                | procedure::EXTEND
+                | procedure::COPY
+                | procedure::SHARE
+                | procedure::TRUNCATE
+        )
+    }
+}
+
 /// A call that ends with an error, to be told without a lock.
 type Ended = (Done, PoolError);
 
 impl Links {
-    pub fn new(pool: PoolId, away_max: Duration, runtime: Handle) -> Arc<Links> {
+    pub fn new(
+        pool: PoolId,
+        away_max: Duration,
+        tasks: Tasks,
+        takes_changes: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> Arc<Links> {
         let (session, parked) = (None, VecDeque::new());
         let away_since = Some(Instant::now());
         let state = State { session, away_since, parked, is_watched: false };
-        Arc::new(Links { pool, away_max, runtime, calls: Calls::default(), state: Mutex::new(state) })
+        let (calls, state) = (Calls::default(), Mutex::new(state));
+        Arc::new(Links { pool, away_max, tasks, calls, takes_changes, state })
     }
 
     pub fn pool(&self) -> PoolId {
@@ -183,10 +209,25 @@ impl Links {
     fn dispatch(self: &Arc<Links>, call: Call) {
         let ended = {
             let mut state = self.state.lock();
+            // Behind changes that wait.
+            let is_behind = call.is_change() && state.parked.iter().any(|(_, parked)| parked.is_change());
             match state.connection(call.lane) {
-                Some(connection) => self.begin(&connection, call),
-                None => self.park(&mut state, call),
+                Some(connection) if !is_behind && self.admits(&call) => self.begin(&connection, call),
+                _ => self.park(&mut state, call),
             }
+        };
+        tell(ended);
+    }
+
+    fn admits(&self, call: &Call) -> bool {
+        !call.is_change() || (self.takes_changes)()
+    }
+
+    /// The pool has a lease: it takes the changes that have waited for it.
+    pub fn begin_parked(self: &Arc<Links>) {
+        let ended = {
+            let mut state = self.state.lock();
+            self.flush(&mut state)
         };
         tell(ended);
     }
@@ -217,7 +258,10 @@ impl Links {
 
     fn park(self: &Arc<Links>, state: &mut State, call: Call) -> Option<Ended> {
         let now = Instant::now();
-        let away_since = *state.away_since.get_or_insert(now);
+        let away_since = match state.connection(call.lane) {
+            Some(_) => now,
+            None => *state.away_since.get_or_insert(now),
+        };
         if now.duration_since(away_since) > self.away_max {
             return Some((call.done, PoolError::Unknown(self.pool)));
         }
@@ -226,12 +270,12 @@ impl Links {
         }
         state.parked.push_back((now + PATIENCE, call));
         if !std::mem::replace(&mut state.is_watched, true) {
-            self.runtime.spawn(Arc::clone(self).watch());
+            self.tasks.spawn(Arc::clone(self).watch());
         }
         None
     }
 
-    /// Ends calls that have waited too long for a connection, until none waits.
+    /// Ends calls that have waited too long, until none waits.
     async fn watch(self: Arc<Links>) {
         loop {
             let (ended, next) = {
@@ -251,14 +295,14 @@ impl Links {
         }
     }
 
-    /// Begins the calls that have waited for a connection.
+    /// Begins the calls that have waited and need not wait any longer.
     fn flush(self: &Arc<Links>, state: &mut State) -> Vec<Ended> {
         let parked = std::mem::take(&mut state.parked);
         let mut ended = Vec::new();
         for (end, call) in parked {
             match state.connection(call.lane) {
-                Some(connection) => ended.extend(self.begin(&connection, call)),
-                None => state.parked.push_back((end, call)),
+                Some(connection) if self.admits(&call) => ended.extend(self.begin(&connection, call)),
+                _ => state.parked.push_back((end, call)),
             }
         }
         ended

@@ -389,6 +389,37 @@ async fn a_fence_that_was_missed_is_delivered_when_the_pool_is_back() {
     assert!(begun.elapsed() < s(6) && scene.is_fenced().await, "{:?}", begun.elapsed());
 }
 
+/// A write of a client that was fenced off may hang there, and would come over that of the head.
+#[tokio::test(start_paused = true)]
+async fn writes_of_the_head_wait_until_a_pool_that_was_passed_over_has_confirmed_its_fences() {
+    let (scene, gate) = (Scene::new(), Gate::shut());
+    let _dialled = scene.dial(1);
+    scene.renew().unwrap();
+    let replica = scene.remote.open(&ticket()).await.unwrap();
+    scene.pool.schedule().on(Call::Fence, .., Fault::Delay(gate.clone()));
+    let renewing = async {
+        for _ in 0..20 {
+            sleep(s(1)).await;
+            scene.renew();
+        }
+    };
+    let (fenced, ()) = tokio::join!(scene.fence(1), renewing);
+    fenced.unwrap();
+    let begun = Instant::now();
+    assert!(is_unknown(&write(&replica, "early").await));
+    assert_eq!(begun.elapsed(), s(3));
+    assert!(is_unknown(&scene.remote.truncate(&[(FILE, 0)], ANSWER_TIME).await.sole()));
+    assert!(replica.read_at(0, 9).await.is_ok(), "reads go on");
+    let (first, second, ()) = tokio::join!(write(&replica, "first"), write(&replica, "next"), async {
+        sleep(s(1)).await;
+        gate.let_all_pass();
+        sleep(s(1)).await;
+        assert!(scene.renew().is_some());
+    });
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(replica.read_at(0, 9).await.unwrap().data, "nextt");
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_missed_fences_are_delivered_in_batches() {
     let scene = Scene::cut_off();
