@@ -6,6 +6,7 @@ pub mod dice;
 pub mod faulty;
 pub mod fixed_replica;
 pub mod former_tickets;
+pub mod lossy_disk;
 pub mod memory_pool;
 pub mod memory_pools;
 pub mod namespace_suite;
