@@ -4,7 +4,10 @@
 mod draw;
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
+
+use crate::histories::Schedule;
 
 pub const POOLS_MAX: usize = 4;
 pub const FILES: usize = 4;
@@ -71,6 +74,22 @@ pub struct Plan {
 impl Plan {
     pub fn draw(seed: u64) -> Plan {
         draw::plan(seed)
+    }
+}
+
+impl Schedule for Plan {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn steps_count(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn without(&self, steps: Range<usize>) -> Plan {
+        let mut fewer = self.clone();
+        fewer.steps.drain(steps);
+        fewer
     }
 }
 
