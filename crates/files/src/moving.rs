@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use file_state::{Holder, Modes, Share};
 use parking_lot::Mutex;
 use thiserror::Error;
-use types::{Attributes, FileId, PoolId};
+use types::{Attributes, Epoch, FileId, PoolId};
 
 use crate::lengths::Alone;
 use crate::replicas::{check_birth, lost};
@@ -161,14 +161,22 @@ struct Begun {
 impl Begun {
     /// Also of an empty file: one that was here before would not be made again for a write.
     async fn make(&self) -> Result<(), PoolError> {
-        self.to.open(&self.ticket_to_fill()).await?;
+        self.to.open(&self.ticket(Presence::Filling)).await?;
         let born = [(self.file.file, Birth::of(self.file.birth))];
-        self.to.make(&born, ANSWER_TIME).await.sole()
+        self.to.make(&born, ANSWER_TIME).await.sole()?;
+        // Tickets of an earlier stay there have lower epochs. Below that of the old replica, whose label is to be the highest.
+        let fence = [(self.file.file, Epoch(self.file.epoch.0.saturating_sub(1)))];
+        self.to.fence(&fence, ANSWER_TIME).await.sole()
     }
 
-    fn ticket_to_fill(&self) -> Ticket {
+    /// For the bytes of the copy. One that went meanwhile is not made again.
+    fn ticket_to_write(&self) -> Ticket {
+        self.ticket(Presence::Made)
+    }
+
+    fn ticket(&self, presence: Presence) -> Ticket {
         let ticket = Grant { pool: self.to.id() }.own_ticket(&self.file, TicketMode::ReadWrite);
-        Ticket { presence: Presence::Filling, ..ticket }
+        Ticket { presence, ..ticket }
     }
 }
 
@@ -333,6 +341,12 @@ impl Mover {
         // From here on clients write nothing there: what comes late would be missed.
         let fenced = from.fence(&[(file, begun.epoch)], ANSWER_TIME).await.sole();
         fenced.map_err(MoveError::Source)?;
+        // A pool whose lease is over counts as fenced, and may still do a write that began before.
+        if !from.status().is_writable() {
+            return Err(MoveError::Source(PoolError::Unknown(from.id())));
+        }
+        // The row of the copy: one without a row would be a foreign replica.
+        self.files.services.locations.settle().await?;
         let length = self.source_length(&begun, &*from).await?;
         let begun = Arc::new(Begun { file: begun, from, to, length });
         begun.make().await.map_err(MoveError::Target)?;
@@ -401,10 +415,10 @@ async fn replace(files: &Files, begun: &Begun, _alone: Alone) -> Result<Moved, M
         Err(NamespaceError::Stale(_)) => return Ok(Moved::NothingToDo),
         Err(error) => return Err(error.into()),
     };
+    // Before anybody writes there: a power cut would make an incomplete copy of it again.
+    locations.settle().await?;
     // The label with the highest epoch is that of the replica to believe, if the namespace is lost.
-    if *length > 0
-        && let Err(error) = to.fence(&[(file.file, after.epoch)], ANSWER_TIME).await.sole()
-    {
+    if let Err(error) = to.fence(&[(file.file, after.epoch)], ANSWER_TIME).await.sole() {
         tracing::warn!(file = %file.file, pool = %to.id(), %error, "cannot write the epoch of a moved file to its label");
     }
     Ok(Moved::Done { to: to.id() })

@@ -91,19 +91,26 @@ impl<'a> Copying<'a> {
     ) -> Result<Vec<(Piece, Checksum)>, MoveError> {
         let to = &self.begun.to;
         // Anew: the look at the stretch before has set the mode of I/O.
-        let target = to.open(&self.begun.ticket_to_fill()).await.map_err(MoveError::Target)?;
+        let target = to.open(&self.begun.ticket_to_write()).await.map_err(MoveError::Target)?;
         let first = *verifier.get_or_insert(target.verifier());
         let (mut copied, mut running) = (Vec::with_capacity(pieces.len()), FuturesUnordered::new());
-        for piece in pieces {
-            running.push(self.copy_piece(source, &*target, piece));
-            if running.len() == AT_ONCE
-                && let Some(done) = running.next().await
+        // Also where one fails, the others are waited for: none is to come after the copy is given up.
+        let (mut failed, mut pieces) = (None, pieces.into_iter());
+        loop {
+            while running.len() < AT_ONCE
+                && failed.is_none()
+                && let Some(piece) = pieces.next()
             {
-                copied.extend(done?);
+                running.push(self.copy_piece(source, &*target, piece));
+            }
+            match running.next().await {
+                Some(Ok(done)) => copied.extend(done),
+                Some(Err(error)) => failed = failed.or(Some(error)),
+                None => break,
             }
         }
-        while let Some(done) = running.next().await {
-            copied.extend(done?);
+        if let Some(error) = failed {
+            return Err(error);
         }
         match target.sync().await.map_err(MoveError::Target)? == first {
             true => Ok(copied),

@@ -48,10 +48,20 @@ impl Mover {
             Err(NamespaceError::Stale(_)) => return Ok(()),
             found => found?,
         };
-        match locality.state_at(pool) {
-            Some(ReplicaState::Filling) => self.remove(file, pool).await,
-            _ => Ok(()),
+        if locality.state_at(pool) != Some(ReplicaState::Filling) {
+            return Ok(());
         }
+        // The row is as it is believed to be, and another replica is good, on disk: this is asked of the database and not of
+        // what is in memory, and of the other pool. A namespace that was put back may take the only replica for a copy.
+        let found = match self.files.services.locations.begin_filling(file, pool).await {
+            Err(NamespaceError::Moved | NamespaceError::Stale(_)) => return Ok(()),
+            found => found?,
+        };
+        let good = locality.good_pools().next();
+        let good = good.ok_or(MoveError::Target(lost(pool, "may be the last one")))?;
+        self.require_on_disk(&found, good).await.map_err(MoveError::Source)?;
+        self.files.services.locations.settle().await?;
+        self.remove(file, pool).await
     }
 
     /// A replica is removed after another one was looked at just then (docs/decisions/0031-moving-replicas.md).
@@ -64,6 +74,9 @@ impl Mover {
         let good = locality.good_pools().next();
         let good = good.ok_or(MoveError::Target(lost(pool, "is the last one")))?;
         self.require_on_disk(found, good).await.map_err(MoveError::Target)?;
+        // Of the move, if it was not done then: tickets of an earlier stay there end.
+        let fence = [(found.file, found.epoch)];
+        self.pool(good)?.fence(&fence, ANSWER_TIME).await.sole().map_err(MoveError::Target)?;
         // A power cut must not bring back the row by which the one that is removed is the good one.
         self.files.services.locations.settle().await?;
         self.remove(found.file, pool).await
