@@ -253,6 +253,9 @@ impl Book {
             let number = pool.number;
             let advice = format!("forebay cluster readmit pool-{number}");
             ensure!(pool.shut_out_s.is_none(), "its pool-{number} was shut out (on the head: {advice})");
+            // Its key may have been replaced because somebody else has it.
+            let is_left_behind = pool.standing(self.keys()) == KeyStanding::LeftBehind;
+            ensure!(!is_left_behind, "the key of its pool-{number} is out of use (on the head: {advice})");
             if pool.generation != self.keys().generation {
                 // It gets a certificate of the authority of now.
                 self.change(|document| {
@@ -300,8 +303,12 @@ impl Book {
             Some(_) => bail!("the token was used already (on the head: forebay cluster readmit pool-{pool})"),
             None => {}
         }
-        self.pool(pool)?;
-        self.require_new(&key)?;
+        // The answer to an earlier token was lost: it is the host of the pool already.
+        let known = self.pool(pool)?;
+        let is_its_host = known.key == key && known.shut_out_s.is_none();
+        if !is_its_host {
+            self.require_new(&key)?;
+        }
         self.change(|document| {
             let generation = document.keys.generation;
             let kept = of_number(&mut document.pools, pool)?;
@@ -315,6 +322,8 @@ impl Book {
                 next: None,
                 shut_out_s: None,
             };
+            // Another one that was made for this pool is of no use any more.
+            document.tokens.retain(|token| token.pool != Some(pool) || token.hash == hash);
             let token = document.tokens.iter_mut().find(|token| token.hash == hash);
             token.context("the token is gone")?.used_by = Some(key);
             Ok(())
@@ -380,8 +389,8 @@ impl Book {
             return Ok(false);
         }
         self.change(|document| {
-            // A token that its host may have.
-            document.tokens.retain(|token| token.pool != Some(pool.0));
+            // Tokens that its host may have: with one it could join as another pool.
+            document.tokens.retain(|token| token.pool.is_some_and(|of| of != pool.0));
             of_number(&mut document.pools, pool.0)?.shut_out_s = Some(now_s);
             Ok(())
         })?;

@@ -132,6 +132,7 @@ impl ShutOutReport {
             }
             _ => "It has no lease\n".to_owned(),
         };
+        out += "Join tokens made before are void: make new ones with forebay cluster token\n";
         out += "Clients that reach the host can read there: block its NFS port if it is in wrong hands\n";
         out
     }

@@ -157,6 +157,9 @@ fn a_host_that_was_shut_out_comes_back_by_a_token_of_its_own_and_a_new_key() {
     assert!(book.shut_out(POOL, 60).unwrap() && !book.shut_out(POOL, 61).unwrap());
     let mut book = again(&data);
     assert_eq!((accepted(&book, POOL), book.lagging().count()), (vec![], 0));
+    // Its host may know it, and could join as another pool.
+    assert!(refusal(book.join(&TOKEN, &host(KEY_3, None), 1, 62)).contains("not known"));
+    book.add_token(&TOKEN, None, 100, 62).unwrap();
     assert!(refusal(book.join(&TOKEN, &host(KEY_1, None), 1, 62)).contains("readmit pool-1"));
     assert!(refusal(book.join(&TOKEN, &host(KEY_3, Some(1)), 1, 62)).contains("for new pools"));
     const OWN: [u8; 32] = [9; 32];
@@ -173,6 +176,33 @@ fn a_host_that_was_shut_out_comes_back_by_a_token_of_its_own_and_a_new_key() {
     let thief = Fingerprint([4; 32]);
     assert!(refusal(book.join(&OWN, &host(thief, Some(1)), 1, 67)).contains("used already"));
     assert_eq!(accepted(&again(&data), POOL), [KEY_3]);
+}
+
+#[test]
+fn a_host_whose_answer_was_lost_comes_back_by_a_further_token_and_others_for_its_pool_are_void() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut book = joined(&data(&dir));
+    book.shut_out(POOL, 52).unwrap();
+    let tokens = [[9; 32], [8; 32], [7; 32]];
+    for token in &tokens {
+        book.add_token(token, Some(POOL), 100, 53).unwrap();
+    }
+    assert_eq!(book.join(&tokens[0], &host(KEY_2, Some(1)), 1, 54).unwrap(), POOL);
+    assert!(refusal(book.join(&tokens[1], &host(KEY_3, Some(1)), 1, 55)).contains("not known"));
+    book.add_token(&tokens[1], Some(POOL), 100, 56).unwrap();
+    assert_eq!(book.join(&tokens[1], &host(KEY_2, Some(1)), 1, 57).unwrap(), POOL, "by the same key");
+    assert_eq!(accepted(&book, POOL), [KEY_2]);
+}
+
+#[test]
+fn a_host_that_was_left_behind_does_not_come_back_by_a_token_for_new_pools() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut book = joined(&data(&dir));
+    book.rotate(60).unwrap();
+    book.end_overlap().unwrap();
+    book.add_token(&[9; 32], None, 100, 61).unwrap();
+    assert!(refusal(book.join(&[9; 32], &host(KEY_1, None), 1, 62)).contains("readmit pool-1"));
+    assert_eq!(accepted(&book, POOL), Vec::<Fingerprint>::new());
 }
 
 #[test]

@@ -110,16 +110,18 @@ impl ClusterHead {
             let mut book = self.book.lock();
             let is_new = book.shut_out(pool, self.now_s())?;
             self.place(book.pool(pool.0)?)?;
-            self.end_overlap_if_due(&mut book)?;
+            if let Err(error) = self.end_overlap_if_due(&mut book) {
+                tracing::warn!(error = format!("{error:#}"), "cannot end the overlap of keys yet");
+            }
             is_new
         };
         if is_new {
             tracing::warn!(%pool, "pool host is shut out");
-            let renewed = self.keys.renew();
-            renewed.with_context(|| {
-                format!("{pool} is shut out; renew the keys of tickets (forebay keys renew)")
-            })?;
         }
+        // Also where it was shut out before: that command may have been interrupted here.
+        let renewed = self.keys.renew();
+        renewed
+            .with_context(|| format!("{pool} is shut out; renew the keys of tickets (forebay keys renew)"))?;
         let seen = self.hosts().remove(&pool).unwrap_or_default();
         Ok(ShutOutReport { pool: pool.to_string(), host: seen.host, lease_s: seen.lease_s })
     }
