@@ -254,8 +254,9 @@ impl FaceLink {
             let notes = self.take_notes();
             if notes.all.is_empty() {
                 tokio::select! {
-                    () = self.noted.notified() => continue,
+                    biased;
                     () = connection.closed() => return,
+                    () = self.noted.notified() => continue,
                 }
             }
             let message = Notes { notes: notes.all.clone() };
