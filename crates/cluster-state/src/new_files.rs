@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use types::FileId;
 
 /// Files that are noted at most. Beyond that the older half of them counts as old.
-pub const NOTED_MAX: usize = 65_536;
+const NOTED_MAX: usize = 65_536;
 
 #[derive(Debug)]
 pub struct NewFiles {

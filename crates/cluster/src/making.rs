@@ -34,7 +34,7 @@ impl MakingPool {
         self.files.lock().begin(newest);
     }
 
-    /// By the ticket of a client. One of which the time is over makes no replica.
+    /// By the ticket of a client. It makes no replica of a file that is old, or whose replica was made or removed before.
     pub(crate) async fn open_for_client(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
         if ticket.presence != Presence::Unmade {
             return self.pool.open(ticket).await;
